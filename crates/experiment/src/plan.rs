@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use crate::file::builtin::{self, Builtin};
 use crate::file::growth::{GrowthFile, GrowthSpec};
-use crate::file::head::Head;
+use crate::file::head::{CaseSpec, Head};
 use crate::file::overrides::{self, Overrides};
 use crate::file::published::PublishedFigure;
 use crate::file::ratio::RatioSpec;
@@ -26,6 +26,8 @@ pub struct Plan {
     pub quick: bool,
     /// The directory at which relative paths of traces begin.
     pub base: PathBuf,
+    /// The searches for the capacities whose shares are the loads of runs. They come first.
+    pub searches: Vec<Run>,
     /// The runs, in order.
     pub runs: Vec<Run>,
     /// Published figures to compare the results with.
@@ -47,6 +49,17 @@ pub struct Run {
     pub seed: u64,
     /// The file's tables with the overrides of case and sweep applied.
     pub subject: Subject,
+    /// What the load is a share of, if it is one. `workload.speed` is known when the searches have ended.
+    pub load: Option<LoadShare>,
+}
+
+/// A load that is a share of the lowest of some capacities.
+#[derive(Clone, Debug)]
+pub struct LoadShare {
+    /// The share.
+    pub share: f64,
+    /// The indices of the searches in the plan.
+    pub searches: Vec<usize>,
 }
 
 /// The subject of a run.
@@ -91,7 +104,9 @@ impl Subject {
             FileKind::Reliability => {
                 Subject::Reliability(Box::new(document.try_into::<ReliabilityFile>()?.reliability))
             }
-            FileKind::Simulation => Subject::Simulation(Box::new(document.try_into()?)),
+            FileKind::Simulation => {
+                Subject::Simulation(Box::new(document.try_into::<Spec>()?.with_single_volumes()))
+            }
         })
     }
 
@@ -144,6 +159,11 @@ impl Plan {
         }
     }
 
+    /// The number of searches and runs.
+    pub fn executions(&self) -> usize {
+        self.searches.len() + self.runs.len()
+    }
+
     /// The plan of an experiment that ships with the program. Its traces are in the directory that [`builtin::TRACES`] names.
     fn of_builtin(builtin: Builtin, quick: bool) -> Result<Plan> {
         let traces = std::env::var_os(builtin::TRACES).filter(|directory| !directory.is_empty());
@@ -176,7 +196,7 @@ impl Plan {
         }
         let sweeps = head.sweeps();
         head.check_published(&sweeps)?;
-        let mut runs = Vec::new();
+        let (mut runs, mut searches) = (Vec::new(), Vec::new());
         for (case, combinations) in &sweeps {
             for swept in combinations {
                 let mut set = case.set.clone();
@@ -189,12 +209,15 @@ impl Plan {
                     error => misfit(name, &set, &error.to_string()),
                 };
                 subject.check(base).map_err(with_overrides)?;
+                let variants = Variants { name, document: &document, sweeps: &sweeps };
+                let load = variants.load_share(case, swept, &subject, &mut searches)?;
                 let seeds = if quick { &subject.seeds()[..1] } else { subject.seeds() };
                 runs.extend(seeds.iter().map(|&seed| Run {
                     case: case.name().map(str::to_owned),
                     settings: swept.clone(),
                     seed,
                     subject: subject.clone(),
+                    load: load.clone(),
                 }));
             }
         }
@@ -206,11 +229,70 @@ impl Plan {
             description: head.description,
             quick,
             base: base.to_owned(),
+            searches,
             runs,
             references: head.references,
             ratios: head.ratios,
             text: text.to_owned(),
         })
+    }
+}
+
+/// What the runs of a file are made of.
+struct Variants<'a> {
+    name: &'a str,
+    document: &'a Table,
+    sweeps: &'a [(CaseSpec, Vec<Overrides>)],
+}
+
+impl Variants<'_> {
+    /// What the load of a case is a share of. Adds the searches that are not there yet.
+    fn load_share(
+        &self,
+        case: &CaseSpec,
+        swept: &Overrides,
+        subject: &Subject,
+        searches: &mut Vec<Run>,
+    ) -> Result<Option<LoadShare>> {
+        let Subject::Simulation(spec) = subject else { return Ok(None) };
+        let Some((capacity, share)) = spec.capacity.as_ref().and_then(|c| Some((c, c.share?))) else {
+            return Ok(None);
+        };
+        let own = [case.name.clone()];
+        let names = if capacity.weakest_of.is_empty() { &own } else { &capacity.weakest_of[..] };
+        let mut indices = Vec::new();
+        for name in names {
+            let Some((weakest, _)) = self.sweeps.iter().find(|(case, _)| case.name == *name) else {
+                return Err(Error::setting("capacity.weakest_of", format!("there is no case {name:?}")));
+            };
+            let search = self.search(weakest, swept)?;
+            let same = |run: &Run| matches!(&run.subject, Subject::Simulation(spec) if **spec == search);
+            indices.push(searches.iter().position(same).unwrap_or(searches.len()));
+            if indices.last() == Some(&searches.len()) {
+                searches.push(Run {
+                    case: weakest.name().map(str::to_owned),
+                    settings: swept.clone(),
+                    seed: search.run.seeds[0],
+                    subject: Subject::Simulation(Box::new(search)),
+                    load: None,
+                });
+            }
+        }
+        Ok(Some(LoadShare { share, searches: indices }))
+    }
+
+    /// The search for the capacity of a case with these swept values.
+    fn search(&self, case: &CaseSpec, swept: &Overrides) -> Result<Spec> {
+        let mut set = case.set.clone();
+        set.extend(swept.clone());
+        let Subject::Simulation(mut spec) = variant(self.name, self.document, &set)? else {
+            unreachable!("cases of a file are of one kind")
+        };
+        if let Some(capacity) = &mut spec.capacity {
+            (capacity.share, capacity.weakest_of) = (None, Vec::new());
+        }
+        spec.check()?;
+        Ok(*spec)
     }
 }
 

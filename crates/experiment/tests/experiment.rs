@@ -359,6 +359,47 @@ fn the_largest_load_served_is_searched_for() {
 }
 
 #[test]
+fn loads_are_shares_of_the_lowest_capacity() {
+    let alone = SMALL.split("[[cases]]").next().unwrap();
+    let alone = alone
+        .replace("iops = 1000.0", "iops = 4000.0")
+        .replace("duration_s = 0.2", "duration_s = 1.0")
+        .replacen("[run]", "target = \"member\"\n\n[run]", 1);
+    let text = |capacity: &str| {
+        format!(
+            "{alone}\n[capacity]\nfrom = 0.5\nwithin = 0.2\n{capacity}\n\n[sweep]\n\"capacity.share\" = [0.25, 0.5]\n\n\
+             [[cases]]\nname = \"slc\"\n\n[[cases]]\nname = \"consumer\"\nset = {{ \"members.0.model\" = \"consumer\" }}\n"
+        )
+    };
+    let of_both = plan(&text("weakest_of = [\"slc\", \"consumer\"]")).unwrap();
+    assert_eq!((of_both.searches.len(), of_both.runs.len()), (2, 8), "one search for each system");
+    let results = execute(&of_both, 2, None).results;
+    let capacities = &results.runs[0].figures.simulated().unwrap().load_share.clone().unwrap().capacities;
+    assert!(capacities["slc"] < capacities["consumer"], "{capacities:?}");
+    for run in &results.runs {
+        let figures = run.figures.simulated().unwrap();
+        let load = figures.load_share.as_ref().unwrap();
+        assert_eq!(&load.capacities, capacities);
+        assert!((load.speed / capacities["slc"] - load.share).abs() < 1e-9, "{load:?}");
+        assert!(figures.capacity.is_none() && !figures.load.unwrap().saturated);
+        let due = figures.load.unwrap().due as f64 / figures.duration_s;
+        assert!((due / (load.speed * 4000.0) - 1.0).abs() < 0.2, "{due} a second at {}", load.speed);
+    }
+    assert!(report::text(&results).contains("share of the capacity"));
+    assert!(report::html(&results).unwrap().contains("share of the capacity"));
+
+    let own = plan(&text("")).unwrap();
+    assert_eq!(own.runs[0].load.as_ref().unwrap().searches, [0]);
+    assert_eq!(own.runs[7].load.as_ref().unwrap().searches, [1]);
+    let refused = |capacity: &str| plan(&text(capacity)).unwrap_err().to_string();
+    assert!(refused("weakest_of = [\"none\"]").contains("there is no case \"none\""));
+    let without = text("weakest_of = [\"consumer\"]").replace("capacity.share", "capacity.within");
+    assert!(plan(&without).unwrap_err().to_string().contains("give capacity.share"));
+    let too_much = text("").replace("[0.25, 0.5]", "[1.5]");
+    assert!(plan(&too_much).unwrap_err().to_string().contains("overloaded"));
+}
+
+#[test]
 fn clients_beside_others_begin_later_and_write_content_of_their_own() {
     let text = SMALL[..SMALL.find("[[cases]]").unwrap()]
         .replace("seeds = [1, 2]", "")

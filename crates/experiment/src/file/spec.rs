@@ -57,7 +57,7 @@ experiment_file! {
         /// Search for the largest load that is served.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub capacity: Option<CapacitySpec>,
-        /// The volumes, by number. An array has one, whose `size` is ignored.
+        /// Groups of equal volumes, which are numbered through. An array has one volume, whose `size` is ignored.
         pub volumes: Vec<VolumeSpec>,
         /// When requests are issued.
         #[serde(default = "open_loop")]
@@ -449,10 +449,13 @@ pub struct OnlineGrowthSpec {
     pub pause_above_iops: u64,
 }
 
-/// A volume.
+/// A group of equal volumes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeSpec {
+    /// The number of volumes.
+    #[serde(default = "one_volume")]
+    pub count: usize,
     /// The size.
     pub size: ByteSize,
     /// Write the whole volume in order before the load begins.
@@ -490,6 +493,14 @@ impl ElasticSpec {
 }
 
 impl Spec {
+    /// The file with each group of volumes taken apart.
+    pub(crate) fn with_single_volumes(mut self) -> Spec {
+        let single =
+            |group: VolumeSpec| std::iter::repeat_n(VolumeSpec { count: 1, ..group.clone() }, group.count);
+        self.volumes = self.volumes.into_iter().flat_map(single).collect();
+        self
+    }
+
     /// All clients: those of `workload`, and those beside them.
     pub(crate) fn clients(&self) -> impl Iterator<Item = Clients<'_>> {
         let content = self.content.as_ref();
@@ -572,6 +583,10 @@ fn p_wait() -> f64 {
 }
 
 fn one() -> usize {
+    1
+}
+
+fn one_volume() -> usize {
     1
 }
 

@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::Result;
 use crate::report::charts::{self, Sweep, TimeChart};
 use crate::report::tables::{
-    KINDS, QUANTILES, VOLUME_COLUMNS, capacity_rows, latency_cells, ratio_rows, volume_rows,
+    KINDS, QUANTILES, VOLUME_COLUMNS, capacity_rows, latency_cells, load_rows, ratio_rows, volume_rows,
 };
 use crate::report::{columns, growth_columns, reliability_columns, svg};
 use crate::results::reliability::ReliabilityFigures;
@@ -71,6 +71,7 @@ fn simulations(groups: &[Group<'_>], references: &[Comparison]) -> Result<Markup
         (swept(charts::sweep(groups, &charts::SWEPT, references)?))
         @if groups.len() > 1 { ul.legend.top { (legend(groups.iter().map(Group::name))) } }
         (capacities(groups)?)
+        (loads(groups))
         h2 { "Latency" }
         (latency_table(groups))
         (volume_table(groups))
@@ -213,6 +214,15 @@ fn capacities(groups: &[Group<'_>]) -> Result<Markup> {
         (row_table(&rows))
         (kind_charts(groups, "99th percentile of latency by requests completed per second", charts::latency_by_load)?)
     })
+}
+
+/// The loads that are a share of a capacity; nothing if there are none.
+fn loads(groups: &[Group<'_>]) -> Markup {
+    let rows = load_rows(groups);
+    if rows.is_empty() {
+        return html! {};
+    }
+    html! { h2 { "Loads" } (row_table(&rows)) }
 }
 
 fn latency_table(groups: &[Group<'_>]) -> Markup {

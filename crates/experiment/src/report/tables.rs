@@ -8,7 +8,7 @@ use crate::results::capacity::CapacityResult;
 use crate::results::ratio::Ratio;
 use crate::results::spread::Spread;
 use crate::results::summary::{Group, is_quantile_known};
-use crate::units::{three_digits, time};
+use crate::units::{percent, three_digits, time};
 
 /// The kinds of requests, in the order of the rows.
 pub(crate) const KINDS: [&str; 4] = ["read", "write", "discard", "flush"];
@@ -93,6 +93,24 @@ pub(crate) fn capacity_rows(groups: &[Group<'_>]) -> Vec<Vec<String>> {
             first.p99_bound_ns.map_or("-".to_owned(), |bound| time(bound as f64)),
             notes.join("; "),
         ]);
+    }
+    if rows.len() == 1 { Vec::new() } else { rows }
+}
+
+/// The rows of the table of loads that are a share of a capacity, the headings first; nothing if there are none.
+pub(crate) fn load_rows(groups: &[Group<'_>]) -> Vec<Vec<String>> {
+    let headings = ["", "share of the capacity", "speed", "capacities"];
+    let mut rows = vec![headings.map(str::to_owned).to_vec()];
+    for group in groups {
+        // The capacity is that with one seed, so that it is the same for all.
+        let Some(load) = &group.first().load_share else { continue };
+        let capacity = |(case, speed): (&String, &f64)| match case.as_str() {
+            "" => three_digits(*speed),
+            case => format!("{case}: {}", three_digits(*speed)),
+        };
+        let capacities: Vec<String> = load.capacities.iter().map(capacity).collect();
+        let speed = three_digits(load.speed);
+        rows.push(vec![group.name().to_owned(), percent(load.share), speed, capacities.join(", ")]);
     }
     if rows.len() == 1 { Vec::new() } else { rows }
 }

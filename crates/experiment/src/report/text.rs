@@ -2,7 +2,7 @@
 
 use crate::report::columns::rows;
 use crate::report::tables::{
-    KINDS, QUANTILES, VOLUME_COLUMNS, capacity_rows, latency_cells, ratio_rows, volume_rows,
+    KINDS, QUANTILES, VOLUME_COLUMNS, capacity_rows, latency_cells, load_rows, ratio_rows, volume_rows,
 };
 use crate::report::{growth_columns, reliability_columns};
 use crate::results::ratio::Ratio;
@@ -28,7 +28,8 @@ pub fn text(results: &Results) -> String {
         volumes(&simulated),
         members(&simulated),
         rebuilds(&simulated),
-        capacities(&simulated),
+        table_of(&capacity_rows(&simulated)),
+        table_of(&load_rows(&simulated)),
     ];
     let tables = of_simulations.into_iter().chain([growth, reliability, references, ratios]);
     let tables: Vec<_> = tables.filter(|table| !table.is_empty()).collect();
@@ -131,9 +132,8 @@ fn rebuilds(groups: &[Group<'_>]) -> String {
     if rows.len() == 1 { String::new() } else { table(&rows, 1) }
 }
 
-fn capacities(groups: &[Group<'_>]) -> String {
-    let rows = capacity_rows(groups);
-    if rows.is_empty() { String::new() } else { table(&rows, 1) }
+fn table_of(rows: &[Vec<String>]) -> String {
+    if rows.is_empty() { String::new() } else { table(rows, 1) }
 }
 
 fn mean_busy(figures: &Simulated) -> f64 {

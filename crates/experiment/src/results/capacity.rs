@@ -1,5 +1,7 @@
 //! The capacity of a system: the largest load that it serves.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// The result of a search for the capacity.
@@ -41,4 +43,15 @@ pub struct TriedLoad {
     pub errors: u64,
     /// Whether the system served this load.
     pub served: bool,
+}
+
+/// A load that is a share of a capacity.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadShareResult {
+    /// The share.
+    pub share: f64,
+    /// The `workload.speed`: this share of the lowest capacity.
+    pub speed: f64,
+    /// The capacities by case, as speeds.
+    pub capacities: BTreeMap<String, f64>,
 }

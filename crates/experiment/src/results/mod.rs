@@ -11,7 +11,7 @@ pub(crate) mod simulated;
 pub(crate) mod spread;
 pub(crate) mod summary;
 
-pub use capacity::{CapacityResult, TriedLoad};
+pub use capacity::{CapacityResult, LoadShareResult, TriedLoad};
 pub use ratio::Ratio;
 pub use reliability::{AgeingFigures, ErrorFigures, FlashLifeFigures, PoolLossFigures, ReliabilityFigures};
 pub use schema::{AddressingTimes, Comparison, Figures, GrowthFigures, Results, RunResult, SCHEMA};

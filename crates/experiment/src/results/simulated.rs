@@ -8,7 +8,7 @@ use sinew_layout::LevelName;
 use sinew_workload::{BucketReport, Distribution, KindReport};
 
 use crate::file::names::ModelName;
-use crate::results::capacity::CapacityResult;
+use crate::results::capacity::{CapacityResult, LoadShareResult};
 use crate::results::reliability::PoolLossFigures;
 
 /// The figures of the engine, or of a member alone, under a load.
@@ -28,6 +28,9 @@ pub struct Simulated {
     /// The largest load served, if the file asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacityResult>,
+    /// What the load is a share of, if the file gives it as one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_share: Option<LoadShareResult>,
     /// How steady the run was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steadiness: Option<Steadiness>,

@@ -30,7 +30,7 @@ pub(crate) fn run(
     aged: Option<&AgedDrives>,
     progress: &Progress,
 ) -> Result<SimulatedRun> {
-    let mut search = Search { spec: *capacity, served: None, refused: None };
+    let mut search = Search { spec: capacity, served: None, refused: None };
     let (mut tried, mut kept, mut member_requests) = (Vec::new(), None, 0);
     while let Some(speed) = search.next() {
         let mut spec = spec.clone();
@@ -56,17 +56,17 @@ pub(crate) fn run(
 }
 
 /// Which speed is tried next.
-struct Search {
-    spec: CapacitySpec,
+struct Search<'a> {
+    spec: &'a CapacitySpec,
     /// The largest speed served, and the lowest one that is not.
     served: Option<f64>,
     refused: Option<f64>,
 }
 
-impl Search {
+impl Search<'_> {
     /// The next speed to try; nothing at the end.
     fn next(&self) -> Option<f64> {
-        let CapacitySpec { from, max, within, .. } = self.spec;
+        let &CapacitySpec { from, max, within, .. } = self.spec;
         match (self.served, self.refused) {
             (None, None) => Some(from),
             (Some(served), None) => (served < max).then(|| (served * 2.0).min(max)),
@@ -128,21 +128,22 @@ mod tests {
     use super::*;
 
     /// The result of a search among speeds that are served up to `capacity`, and the speeds that were tried.
-    fn search(from: f64, max: f64, capacity: f64) -> (Search, Vec<f64>) {
-        let spec = CapacitySpec { from, max, within: 0.05, p99_ms: None };
-        let (mut search, mut tried) = (Search { spec, served: None, refused: None }, Vec::new());
+    fn search(from: f64, max: f64, capacity: f64) -> (Option<f64>, Option<f64>, Vec<f64>) {
+        let spec =
+            CapacitySpec { from, max, within: 0.05, p99_ms: None, share: None, weakest_of: Vec::new() };
+        let (mut search, mut tried) = (Search { spec: &spec, served: None, refused: None }, Vec::new());
         while let Some(speed) = search.next() {
             search.tell(speed, speed <= capacity);
             tried.push(speed);
         }
-        (search, tried)
+        (search.served, search.refused, tried)
     }
 
     #[test]
     fn a_search_ends_between_a_speed_served_and_one_that_is_not() {
         for (from, capacity) in [(1.0, 3.3), (1.0, 0.07), (0.25, 0.25), (4.0, 900.0)] {
-            let (search, tried) = search(from, 1024.0, capacity);
-            let (served, refused) = (search.served.unwrap(), search.refused.unwrap());
+            let (served, refused, tried) = search(from, 1024.0, capacity);
+            let (served, refused) = (served.unwrap(), refused.unwrap());
             assert!(served <= capacity && capacity < refused && refused / served <= 1.05);
             // No speed is twice the capacity or more, unless it is the first: overload takes long.
             assert!(tried[1..].iter().all(|&speed| speed <= from.max(2.0 * capacity)), "{tried:?}");
@@ -152,9 +153,8 @@ mod tests {
 
     #[test]
     fn a_search_has_ends() {
-        let (unbounded, tried) = search(1.0, 6.0, 1e9);
-        assert_eq!((unbounded.served, unbounded.refused, tried), (Some(6.0), None, vec![1.0, 2.0, 4.0, 6.0]));
-        let (none, tried) = search(1.0, 6.0, 0.0);
-        assert_eq!((none.served, none.refused, tried.len()), (None, Some(1.0 / 1024.0), 11));
+        assert_eq!(search(1.0, 6.0, 1e9), (Some(6.0), None, vec![1.0, 2.0, 4.0, 6.0]));
+        let (served, refused, tried) = search(1.0, 6.0, 0.0);
+        assert_eq!((served, refused, tried.len()), (None, Some(1.0 / 1024.0), 11));
     }
 }

@@ -68,6 +68,7 @@ pub(crate) fn simulated(spec: &Spec, times: Times, observed: Observed<'_>) -> Si
         interval_s: spec.run.interval_s,
         load: load.backlog(ran_ns),
         capacity: None,
+        load_share: None,
         steadiness: Some(Steadiness {
             warm_up_s: (measure_from - times.start) as f64 / 1e9,
             reached: reached_steady,

@@ -158,12 +158,12 @@ const RUN_STEPS: u64 = 1000;
 
 fn bar(plan: &Plan) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {elapsed}  {msg}");
-    ProgressBar::new(plan.runs.len() as u64 * RUN_STEPS).with_style(style.expect("a valid template"))
+    ProgressBar::new(plan.executions() as u64 * RUN_STEPS).with_style(style.expect("a valid template"))
 }
 
 /// Moves the bar. Only what is measured moves it within a run; what comes before has no known length.
 fn observer(plan: &Plan, bar: &ProgressBar) -> Observer {
-    let (bar, count) = (bar.clone(), plan.runs.len());
+    let (bar, count) = (bar.clone(), plan.executions());
     let positions = Mutex::new(vec![0; count]);
     Arc::new(move |step: Step| {
         let moves = matches!(step.doing, "running" | "draining" | "kept from earlier");
