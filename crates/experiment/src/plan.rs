@@ -196,12 +196,11 @@ impl Plan {
         }
         let sweeps = head.sweeps();
         head.check_published(&sweeps)?;
+        let variants = Variants { name, document: &document, sweeps: &sweeps };
         let (mut runs, mut searches) = (Vec::new(), Vec::new());
         for (case, combinations) in &sweeps {
             for swept in combinations {
-                let mut set = case.set.clone();
-                set.extend(swept.clone());
-                let subject = variant(name, &document, &set)?;
+                let (set, subject) = variants.subject(case, swept)?;
                 let with_overrides = |error: Error| match error {
                     // It names the file, or the part of the workload.
                     Error::Workload(_) => error,
@@ -209,7 +208,6 @@ impl Plan {
                     error => misfit(name, &set, &error.to_string()),
                 };
                 subject.check(base).map_err(with_overrides)?;
-                let variants = Variants { name, document: &document, sweeps: &sweeps };
                 let load = variants.load_share(case, swept, &subject, &mut searches)?;
                 let seeds = if quick { &subject.seeds()[..1] } else { subject.seeds() };
                 runs.extend(seeds.iter().map(|&seed| Run {
@@ -246,6 +244,16 @@ struct Variants<'a> {
 }
 
 impl Variants<'_> {
+    /// The overrides of a case with these swept values, and the subject of the document with them.
+    fn subject(&self, case: &CaseSpec, swept: &Overrides) -> Result<(Overrides, Subject)> {
+        let mut set = case.set.clone();
+        set.extend(swept.clone());
+        let mut document = self.document.clone();
+        apply(self.name, &mut document, &set)?;
+        let subject = Subject::read(document).map_err(|error| misfit(self.name, &set, &error.to_string()))?;
+        Ok((set, subject))
+    }
+
     /// What the load of a case is a share of. Adds the searches that are not there yet.
     fn load_share(
         &self,
@@ -283,14 +291,14 @@ impl Variants<'_> {
 
     /// The search for the capacity of a case with these swept values.
     fn search(&self, case: &CaseSpec, swept: &Overrides) -> Result<Spec> {
-        let mut set = case.set.clone();
-        set.extend(swept.clone());
-        let Subject::Simulation(mut spec) = variant(self.name, self.document, &set)? else {
+        let (_, Subject::Simulation(mut spec)) = self.subject(case, swept)? else {
             unreachable!("cases of a file are of one kind")
         };
-        if let Some(capacity) = &mut spec.capacity {
-            (capacity.share, capacity.weakest_of) = (None, Vec::new());
-        }
+        let Some(capacity) = &mut spec.capacity else {
+            let why = format!("the case {:?} has no table [capacity] to search by", case.name);
+            return Err(Error::setting("capacity.weakest_of", why));
+        };
+        (capacity.share, capacity.weakest_of) = (None, Vec::new());
         spec.check()?;
         Ok(*spec)
     }
@@ -307,13 +315,6 @@ fn read_head(text: &str, kind: FileKind) -> Result<Head, toml::de::Error> {
 
 fn apply(name: &str, document: &mut Table, set: &Overrides) -> Result<()> {
     overrides::apply(document, set).map_err(|why| misfit(name, set, &why))
-}
-
-/// The subject of a document with overrides applied.
-fn variant(name: &str, document: &Table, set: &Overrides) -> Result<Subject> {
-    let mut document = document.clone();
-    apply(name, &mut document, set)?;
-    Subject::read(document).map_err(|error| misfit(name, set, &error.to_string()))
 }
 
 /// The error of overrides that do not fit a file.

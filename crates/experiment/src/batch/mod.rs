@@ -68,7 +68,7 @@ struct Completed {
 pub fn execute(plan: &Plan, options: &Options, observer: &Observer) -> Result<Outcome> {
     let cache = options.cache.clone().map(Cache::new).transpose()?;
     // A single run gains nothing from kept drives, which take gigabytes.
-    let aged = (plan.runs.len() > 1).then(AgedDrives::default);
+    let aged = (plan.executions() > 1).then(AgedDrives::default);
     let executor = Executor {
         base: &plan.base,
         cache: cache.as_ref(),
@@ -172,7 +172,7 @@ impl Executor<'_> {
         // Parallel runs would disturb each other's times of this machine.
         let threads_max = if runs.iter().any(|run| run.subject.is_timed()) { 1 } else { runs.len() };
         std::thread::scope(|scope| {
-            for _ in 0..self.threads.min(threads_max) {
+            for _ in 0..self.threads.max(1).min(threads_max) {
                 scope.spawn(work);
             }
         });

@@ -454,7 +454,7 @@ pub struct OnlineGrowthSpec {
 #[serde(deny_unknown_fields)]
 pub struct VolumeSpec {
     /// The number of volumes.
-    #[serde(default = "one_volume")]
+    #[serde(default = "one")]
     pub count: usize,
     /// The size.
     pub size: ByteSize,
@@ -583,10 +583,6 @@ fn p_wait() -> f64 {
 }
 
 fn one() -> usize {
-    1
-}
-
-fn one_volume() -> usize {
     1
 }
 
