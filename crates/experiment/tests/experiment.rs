@@ -346,6 +346,11 @@ fn the_largest_load_served_is_searched_for() {
     for kind in ["read", "write"] {
         assert!(figures.requests[kind].summary.latency.p99_ns as f64 <= bound * 1e6, "{kind}");
     }
+    // An overload is not simulated to its end, in which all of its requests would be served.
+    let overload = execute(&plan(&text("from = 16.0\nwithin = 15.0")).unwrap(), 2, None);
+    let tried = &overload.results.runs[0].figures.simulated().unwrap().capacity.as_ref().unwrap().tried;
+    assert!(tried.last().unwrap().saturated, "{tried:?}");
+    assert!(overload.member_requests < 16 * 4000 * 5 / 2, "{} requests", overload.member_requests);
     let (at_max, ..) = found("from = 0.1\nmax = 0.1");
     assert_eq!((at_max.speed, at_max.at_max, at_max.tried.len()), (Some(0.1), true, 1));
 

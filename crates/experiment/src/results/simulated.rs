@@ -107,8 +107,8 @@ pub struct LoadResult {
     pub backlog_max: f64,
     /// The backlog when measurement ended.
     pub backlog_end: f64,
-    /// The backlog grew by more than 1 % of the requests due, and over the last half with a confidence of 95 %: the load is
-    /// more than the system can serve, and its latencies are no figures of merit.
+    /// The backlog grew by more than 1 % of the requests due, and over the last half with a confidence of 95 %, or a search for
+    /// the capacity gave the load up: the load is more than the system can serve, and its latencies are no figures of merit.
     pub saturated: bool,
 }
 

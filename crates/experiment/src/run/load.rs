@@ -20,6 +20,9 @@ use crate::{Error, Result};
 const FILL_BYTES: u64 = 1 << 20;
 /// The number of concurrent writes that fill or overwrite a volume.
 const FILL_DEPTH: usize = 16;
+/// A load overwhelms a system if this many requests are outstanding, and more than a quarter of all that were issued, once a
+/// quarter of the time has passed. Bursts that are worked off are shorter.
+const OVERWHELMING_REQUESTS: u64 = 256;
 
 /// Clients of a load.
 pub(crate) struct LoadClients {
@@ -52,6 +55,11 @@ pub(crate) struct Load {
     /// Bytes of completed writes and of completed reads, warm-up included.
     written_bytes: Cell<u64>,
     read_bytes: Cell<u64>,
+    /// Requests of clients with times, issued and completed.
+    issued: Cell<u64>,
+    completed: Cell<u64>,
+    /// The load was found to overwhelm the system.
+    overwhelmed: Cell<bool>,
     failure: RefCell<Option<Error>>,
     /// Clients whose last request has not completed.
     working: Cell<usize>,
@@ -114,6 +122,9 @@ impl Load {
             window: RefCell::new(Recorder::new(times.start, u64::MAX)),
             written_bytes: Cell::new(0),
             read_bytes: Cell::new(0),
+            issued: Cell::new(0),
+            completed: Cell::new(0),
+            overwhelmed: Cell::new(false),
             failure: RefCell::new(None),
             stopped: Cell::new(false),
         });
@@ -148,7 +159,10 @@ impl Load {
     /// The backlog of the measured time; nothing if all clients are closed loops, which have no backlog.
     pub(crate) fn backlog(&self, ran_ns: u64) -> Option<LoadResult> {
         let is_timed = self.clients.iter().any(|clients| clients.is_timed);
-        is_timed.then(|| self.measured.borrow().backlog.result(ran_ns))
+        is_timed.then(|| {
+            let result = self.measured.borrow().backlog.result(ran_ns);
+            LoadResult { saturated: result.saturated || self.overwhelmed.get(), ..result }
+        })
     }
 
     /// Issues the requests of the clients of this index until there are no more, or until one fails its check.
@@ -188,6 +202,7 @@ impl Load {
             let now = io.now();
             let completed = clients.replay.borrow_mut().complete(issue, now, done.is_ok());
             if clients.is_timed {
+                self.completed.set(self.completed.get() + 1);
                 self.measured.borrow_mut().backlog.record(&completed);
             }
             self.record(&completed, done.err());
@@ -214,6 +229,7 @@ impl Load {
         let next = clients.replay.borrow_mut().next(now)?;
         if let Next::Issue(issue) = &next {
             clients.target.check(&issue.request)?;
+            self.issued.set(self.issued.get() + u64::from(clients.is_timed));
         }
         Ok(next)
     }
@@ -234,6 +250,16 @@ impl Load {
             measured.kinds[kind.index()].record(done, error);
             measured.volumes[volume as usize].record(done);
         }
+    }
+
+    /// Whether more requests are outstanding than the system will catch up with; the load counts as saturated then.
+    pub(crate) fn overwhelms(&self, times: Times, now: u64) -> bool {
+        let outstanding = self.issued.get() - self.completed.get();
+        let overwhelms = now - times.start >= (times.end - times.start) / 4
+            && outstanding >= OVERWHELMING_REQUESTS
+            && outstanding > self.issued.get() / 4;
+        self.overwhelmed.set(self.overwhelmed.get() || overwhelms);
+        overwhelms
     }
 
     /// Stops issuing requests.

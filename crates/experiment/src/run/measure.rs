@@ -72,7 +72,8 @@ pub(crate) struct Measured {
     pub(crate) ran_ns: u64,
 }
 
-/// Runs the load until measurement begins. Returns whether it was steady by then; nothing if the file does not ask for that.
+/// Runs the load until measurement begins, or until `is_over` at the end of an interval. Returns whether it was steady by then;
+/// nothing if the file does not ask for that.
 ///
 /// # Errors
 /// [`Error::Engine`] if the world makes no progress or a pool does not report its status.
@@ -80,23 +81,26 @@ pub(crate) fn warm_up(
     world: &World,
     spec: &Spec,
     subjects: &Subjects<'_>,
+    is_over: impl Fn() -> bool,
     progress: &Progress,
 ) -> Result<Option<bool>> {
     progress("warming up", 0.0);
-    let run_for = |seconds| {
-        let ran = world.run_for(nanoseconds(seconds));
-        ran.map_err(|stuck| Error::engine("running the load", stuck))
-    };
-    run_for(spec.run.warm_up_s)?;
+    let run_for = |time| world.run_for(time).map_err(|stuck| Error::engine("running the load", stuck));
+    let (mut left, interval) = (nanoseconds(spec.run.warm_up_s), nanoseconds(spec.run.interval_s));
+    while left > 0 && !is_over() {
+        let length = interval.min(left);
+        run_for(length)?;
+        left -= length;
+    }
     subjects.load.next_window(world.now());
     let Some(steady) = &spec.run.steady else { return Ok(None) };
     let (mut windows, mut took_s) = (Vec::new(), 0.0);
     let mut last = snapshot(world, subjects)?;
     while !steady::is_steady(steady, &windows) {
-        if took_s + steady.window_s > steady.max_s || subjects.load.has_ended() {
+        if took_s + steady.window_s > steady.max_s || subjects.load.has_ended() || is_over() {
             return Ok(Some(false));
         }
-        run_for(steady.window_s)?;
+        run_for(nanoseconds(steady.window_s))?;
         took_s += steady.window_s;
         let now = snapshot(world, subjects)?;
         windows.push(part(world, subjects.load, &[difference(0, &now, &last)]));

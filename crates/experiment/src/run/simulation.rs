@@ -101,7 +101,9 @@ pub(crate) fn run(
         world.device(member.device).hold_up(times.end - times.start);
     }
     let subjects = Subjects { load: &load, members: &members, pools: pools.as_ref() };
-    let reached_steady = warm_up(&world, spec, &subjects, progress)?;
+    // To simulate an overload to its end would take most of the time of a search.
+    let is_given_up = |times| spec.capacity.is_some() && load.overwhelms(times, world.now());
+    let reached_steady = warm_up(&world, spec, &subjects, || is_given_up(times), progress)?;
     if reached_steady.is_some() {
         let measure_from = world.now();
         times = Times { measure_from, end: measure_from + nanoseconds(spec.run.duration_s), ..times };
@@ -121,6 +123,7 @@ pub(crate) fn run(
         until_grown && growth.as_ref().is_some_and(OnlineGrowth::has_ended)
             || conversion.as_ref().is_some_and(Conversion::has_ended)
             || until_rebuilt && failure.as_ref().is_some_and(MemberFailure::has_ended)
+            || is_given_up(times)
     };
     let measured = measure(&world, spec, &subjects, is_over, progress);
     // The failure of the load explains an error of the measurement.
