@@ -62,14 +62,14 @@ impl Deadlines {
 
     /// Wakes the tasks whose deadline has come. Returns the next deadline; `None` when there is none.
     fn wake_due(&self, now: u64) -> Option<u64> {
-        let mut next = None;
-        for slot in 0..self.entries.borrow().len() {
+        let (mut next, slots) = (None, self.entries.borrow().len());
+        for slot in 0..slots {
             let due = self.entries.borrow()[slot].as_ref().map(|entry| entry.due);
             match due {
                 Some(due) if due <= now => {
                     // The woken task frees the slot when it drops its `Deadline`.
-                    let waker = self.entries.borrow()[slot].as_ref().map(|entry| entry.waker.clone());
-                    waker.into_iter().for_each(Waker::wake);
+                    let entry = self.entries.borrow_mut()[slot].take();
+                    entry.into_iter().for_each(|entry| entry.waker.wake());
                 }
                 Some(due) => next = Some(next.map_or(due, |next: u64| next.min(due))),
                 None => {}
@@ -87,17 +87,17 @@ pub struct Deadline<'a> {
 }
 
 impl Deadline<'_> {
-    /// Whether the deadline has come; if not, the task of `cx` is woken then.
+    /// Whether the deadline has come; if not, the task of `cx` is woken then. Where `now` is of the coarse clock, it may be
+    /// earlier than the time at which the task was woken.
     pub fn poll(&mut self, cx: &Context<'_>, now: u64) -> bool {
         if now >= self.due {
             return true;
         }
         match self.slot {
-            Some(slot) => {
-                if let Some(entry) = &mut self.deadlines.entries.borrow_mut()[slot] {
-                    entry.waker.clone_from(cx.waker());
-                }
-            }
+            Some(slot) => match &mut self.deadlines.entries.borrow_mut()[slot] {
+                Some(entry) => entry.waker.clone_from(cx.waker()),
+                None => return true,
+            },
             None => {
                 self.slot = Some(self.deadlines.insert(Entry { due: self.due, waker: cx.waker().clone() }))
             }
@@ -113,5 +113,23 @@ impl Drop for Deadline<'_> {
             let _entry = self.deadlines.entries.borrow_mut()[slot].take();
             self.deadlines.free.borrow_mut().push(slot);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A task that is woken by the exact clock looks at the coarse one, which may not have come to the deadline yet.
+    #[test]
+    fn a_deadline_has_come_for_a_task_that_was_woken_at_it() {
+        let deadlines = Deadlines::default();
+        let mut deadline = deadlines.at(100);
+        let cx = Context::from_waker(Waker::noop());
+        assert!(!deadline.poll(&cx, 50));
+        assert_eq!(deadlines.wake_due(99), Some(100));
+        assert!(!deadline.poll(&cx, 90));
+        assert_eq!(deadlines.wake_due(100), None);
+        assert!(deadline.poll(&cx, 90));
     }
 }
