@@ -123,7 +123,7 @@ test_foreign_holders() {
   foreign_create "$loop" --force >/dev/null || return 1
   "$SINEW" serve "$loop" "$dir/foreign/b" "$dir/foreign/c" --unix "$dir/foreign/nbd" --control "$dir/foreign/ctl" >/dev/null 2>&1 &
   local other=$!
-  for _ in $(seq 100); do [ -S "$dir/foreign/nbd" ] && break; sleep 0.05; done
+  until_socket "$dir/foreign/nbd" "$other"
   refused "$loop is in use: process $other (sinew) has it open" foreign_create "$loop" --force; code=$?
   kill "$other"; wait "$other"
   losetup -d "$loop"; loop=

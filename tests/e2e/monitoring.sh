@@ -12,7 +12,7 @@ test_monitoring() {
   "$SINEW" pool create u "$dir"/b{0..2} --size 128M --volume w:64M >/dev/null || return 1
   "$SINEW" serve "$dir"/b{0..2} --unix "$dir/nbd2" --control "$dir/ctl2" "${options[@]}" >>"$dir/log" 2>&1 &
   local second=$! code=0
-  monitoring_of_two_pools "$monitoring" || code=1
+  until_socket "$dir/nbd2" "$second" && monitoring_of_two_pools "$monitoring" || code=1
   kill "$second" && wait "$second"
   return $code
 }
@@ -21,7 +21,6 @@ test_monitoring() {
 metrics_address() { "$SINEW" pool status --json --control "$1" | sed -n 's/.*"metrics": "\(.*\)".*/\1/p'; }
 
 monitoring_of_two_pools() {
-  for _ in $(seq 200); do [ -S "$dir/nbd2" ] && break; sleep 0.05; done
   head -c 8M /dev/urandom >"$dir/in" && truncate -s 64M "$dir/in"
   # The older text format, as the textfile collector takes it; promtool says what is against the conventions.
   ctl metrics --prometheus | promtool check metrics || return 1

@@ -69,7 +69,7 @@ test_operators_first_commands() {
   [[ "$said" == *"similar"*"'pool'"* ]] || { echo "$said"; return 1; }
   [ -n "$server" ] && stop
   "$SINEW" up "$dir/up" --size 64M >"$dir/up.log" 2>&1 & server=$!
-  for _ in $(seq 200); do [ -S "$dir/up/nbd.sock" ] && break; kill -0 "$server" 2>/dev/null || break; sleep 0.05; done
+  until_socket "$dir/up/nbd.sock" "$server"
   head -c 1M /dev/urandom >"$dir/first" && nbdcopy "$dir/first" "nbd+unix:///vol0?socket=$dir/up/nbd.sock" || { cat "$dir/up.log"; return 1; }
   stop -INT
   grep -q "stopped, everything is on the members" "$dir/up.log" || { cat "$dir/up.log"; return 1; }

@@ -78,7 +78,7 @@ test_replay_nbdkit() {
   small_trace >"$dir/trace.csv"
   rm -f "$dir/other"
   nbdkit -f -U "$dir/other" memory 100M & local other=$!
-  for _ in $(seq 100); do [ -S "$dir/other" ] && break; sleep 0.05; done
+  until_socket "$dir/other" "$other"
   local at="nbd+unix:///?socket=$dir/other" code=0
   replay "$at" "$dir/trace.csv" --verify --connections 2 --json >"$dir/json" && verified &&
     replay "$at" ycsb-a-like --closed 16 --limit 500 --verify || code=1
@@ -86,12 +86,12 @@ test_replay_nbdkit() {
   [ $code = 0 ] || return 1
   # A server with errors and delays, one that supports only simple replies, one that is read-only.
   nbdkit -f -U "$dir/other" --filter=error --filter=delay memory 100M error-rate=5% error-pwrite=ENOSPC rdelay=1ms & other=$!
-  for _ in $(seq 100); do [ -S "$dir/other" ] && break; sleep 0.05; done
+  until_socket "$dir/other" "$other"
   replay "$at" "$dir/trace.csv" --verify --json >"$dir/json" && code=1
   kill "$other"; wait "$other"; rm -f "$dir/other"
   says '"reason": "no space"' && says '"reason": "I/O error"' && says '"wrong": 0' && [ $code = 0 ] || return 1
   nbdkit -f -U "$dir/other" --no-sr -r memory 100M & other=$!
-  for _ in $(seq 100); do [ -S "$dir/other" ] && break; sleep 0.05; done
+  until_socket "$dir/other" "$other"
   replay "$at" "$dir/trace.csv" --json >"$dir/json" && code=1
   kill "$other"; wait "$other"
   says '"reason": "not permitted"' && [ $code = 0 ]
@@ -104,7 +104,7 @@ test_replay_mixed_requests() {
     for (i = 0; i < 400; i++) printf "%d,0,%s,%d,8192\n", i * 100, rand() < 0.5 ? "R" : "W", int(rand() * 8) * 4096 }' >"$dir/trace.csv"
   rm -f "$dir/other"
   nbdkit -f -U "$dir/other" --filter=blocksize --filter=delay memory 100M maxdata=512 wdelay=1ms rdelay=1ms & local other=$! code=0
-  for _ in $(seq 100); do [ -S "$dir/other" ] && break; sleep 0.05; done
+  until_socket "$dir/other" "$other"
   replay "nbd+unix:///?socket=$dir/other" "$dir/trace.csv" --closed 16 --verify --json >"$dir/json" && verified || code=1
   kill "$other"; wait "$other"; rm -f "$dir/other"
   [ $code = 0 ]
@@ -115,7 +115,7 @@ test_replay_qemu_nbd() {
   small_trace >"$dir/trace.csv"; truncate -s 100M "$dir/disk.raw"; rm -f "$dir/other"
   local port=$((20000 + RANDOM % 10000)) other code=0
   qemu-nbd -f raw -x disk -t -e 4 -k "$dir/other" "$dir/disk.raw" & other=$!
-  for _ in $(seq 100); do [ -S "$dir/other" ] && break; sleep 0.05; done
+  until_socket "$dir/other" "$other"
   replay "nbd+unix:///disk?socket=$dir/other" "$dir/trace.csv" --verify --connections 4 --json >"$dir/json" && verified || code=1
   refused 'no export "none"' replay "nbd+unix:///none?socket=$dir/other" "$dir/trace.csv" || code=1
   kill "$other"; wait "$other"
@@ -133,7 +133,7 @@ test_replay_hostile_server() {
   for kind in silent garbage half endless; do
     rm -f "$dir/other"
     python3 "$here/hostile_server.py" "$dir/other" "$kind" & local other=$!
-    for _ in $(seq 100); do [ -S "$dir/other" ] && break; sleep 0.05; done
+    until_socket "$dir/other" "$other"
     refused "the server" replay "nbd+unix:///v?socket=$dir/other" exchange-like --closed 4 --patience 1 --duration 5 || { kill "$other"; return 1; }
     kill "$other"; wait "$other"
   done
