@@ -368,10 +368,11 @@ impl Mutation {
 
     /// Those that the torture does not see, because they make an array worse but leave its data right, or because hardly any plan
     /// has the events that show them. Named scenarios of the simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 18] = [
+    pub const BY_SCENARIO: [Mutation; 19] = [
         Mutation::AskNoOther,
         Mutation::CountOutgoing,
         Mutation::DemoteGrows,
+        Mutation::EvictShort,
         Mutation::ForgetLostBlocks,
         Mutation::ForgetGivenUp,
         Mutation::GiveUpUnflushed,

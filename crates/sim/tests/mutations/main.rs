@@ -247,8 +247,13 @@ fn silence_panics() {
 #[test]
 fn every_deliberate_defect_is_found() {
     silence_panics();
+    // For work on single ones.
+    let chosen = std::env::var("SINEW_MUTATIONS").ok();
+    let is_chosen = |way: &Mutation| {
+        chosen.as_ref().is_none_or(|names| names.split(',').any(|name| name == format!("{way:?}")))
+    };
     let ways = Mutation::ALL.into_iter().filter(|way| !Mutation::BY_SCENARIO.contains(way));
-    let ways: Vec<Mutation> = ways.collect();
+    let ways: Vec<Mutation> = ways.filter(is_chosen).collect();
     assert_found(&ways, |way, plan| {
         let is_elastic = plan.array.is_some_and(|array| array.elastic.is_some());
         (!OF_ARRAY_GROWTH.contains(&way) || plan.array_growth.is_some())

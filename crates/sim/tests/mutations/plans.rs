@@ -387,21 +387,6 @@ const MEMBERS_RUN_FULL: [&str; 6] = [
 /// Slots of a mapped pool are in memory only while they are used.
 const WITHOUT_TABLE_CACHE: [&str; 2] = ["array=none", "table_cache=1"];
 
-/// Power fails while table pages are written, and a member corrupts them afterwards.
-const TABLES_ON_A_MEMBER_THAT_CORRUPTS: [&str; 11] = [
-    "array=none",
-    "table_cache=1",
-    "corrupt=1",
-    "corruptions=rot,latent",
-    "corruption=0.05",
-    "lost=0",
-    "protection=parity1",
-    "checksums=true",
-    "openings=8",
-    "endings=power",
-    "journal_blocks=40",
-];
-
 /// The plan of a seed, with these settings for a defect that shows only under conditions which few plans have.
 pub(crate) fn draw(way: Mutation, seed: u64) -> Plan {
     let (operators, own): (&[&str], &[&str]) = match way {
@@ -413,7 +398,6 @@ pub(crate) fn draw(way: Mutation, seed: u64) -> Plan {
             (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_STRIPING)
         }
         Mutation::EvictUnwritten | Mutation::EncodeAbsent => (&[], &WITHOUT_TABLE_CACHE),
-        Mutation::EvictShort => (&[], &TABLES_ON_A_MEMBER_THAT_CORRUPTS),
         Mutation::TrustOldMap => (&[], &LAST_RESORT),
         Mutation::CountMirrorsAsParity => (&WITHOUT_OPERATORS, &MIRRORS_FILL_THE_POOL),
         Mutation::OfferDiscarded => (&[], &DISCARDS_IN_A_FULL_POOL),

@@ -4,7 +4,7 @@ use sinew_core::mutation::{Mutation, choose};
 
 use crate::{
     arrays, damage, given_up, governor, hung, limits, mirrors, protections, replacement, returned, shares,
-    thin,
+    table_cache, thin,
 };
 
 #[test]
@@ -16,6 +16,7 @@ fn defects_that_no_plan_shows_are_found() {
             Mutation::CountOutgoing => hung::outgoing_members_count(),
             Mutation::DemoteGrows => governor::demotion_never_grows(),
             Mutation::ForgetLostBlocks => damage::damage_is_told_truly(),
+            Mutation::EvictShort => table_cache::slots_stay_in_memory_while_their_page_lacks_a_copy(),
             Mutation::LeaveFullUnflushed => thin::full_members_are_flushed(),
             Mutation::LimitUnseen => limits::waiting_requests_see_changes(),
             Mutation::MoveUnsettled => protections::late_writes_move_as_well(),

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::Io;
 use sinew_core::volume::{Volume, VolumeError};
 use sinew_engine::pool::{Candidate, PoolKind};
 use sinew_format::model::mapped_geometry::{PAGE_BYTES, Protection};
@@ -81,11 +82,16 @@ impl Scene {
 
     /// Every copy of every page becomes unreadable, as no number of faults that the pool survives would make it.
     fn spoil_pages(&self) {
-        for (candidate, member) in self.members.iter().zip(&self.pool.control.config().members) {
-            let first = member.layout.page_offset(0, 0);
-            let bytes = u64::from(member.layout.page_slots) * PAGE_BYTES as u64;
-            self.world.device(candidate.device).spoil(first..first + bytes);
-        }
+        (0..self.members.len()).for_each(|member| self.spoil_pages_of(member)());
+    }
+
+    /// What makes the pages on a member unreadable.
+    fn spoil_pages_of(&self, member: usize) -> impl FnOnce() + use<> {
+        let layout = &self.pool.control.config().members[member].layout;
+        let first = layout.page_offset(0, 0);
+        let bytes = u64::from(layout.page_slots) * PAGE_BYTES as u64;
+        let device = self.world.device(self.members[member].device);
+        move || device.spoil(first..first + bytes)
     }
 
     fn status(&self) -> ShardStatus {
@@ -153,6 +159,44 @@ fn pages_that_were_read_stay_while_there_is_room() {
     };
     let (without, with) = (pages_read(0), pages_read(of_slots / 2));
     assert!(with > 0 && with < without * 3 / 4, "{with} pages read, {without} without room");
+}
+
+/// The pages on one member cannot be read when the pool is opened, and those on another one from some moment of the opening on. It
+/// may fail, but a pool that is open has the slots.
+pub(crate) fn slots_stay_in_memory_while_their_page_lacks_a_copy() -> Result<(), String> {
+    let mut opening_ns = 0;
+    // The first opening is undisturbed, and the others are disturbed in their second half.
+    for moment in 0..=20 {
+        let mut scene = Scene::new();
+        scene.close();
+        scene.spoil_pages_of(0)();
+        let (io, spoil) = (scene.world.io(), scene.spoil_pages_of(1));
+        if moment > 0 {
+            scene.world.spawn(async move {
+                io.sleep(opening_ns / 40 * (20 + moment)).await;
+                spoil();
+            });
+        }
+        let begun = scene.world.now();
+        let opening = OpenPool::open_bounded(scene.world.io(), scene.members.clone(), Some(0), || false);
+        let Ok(pool) = scene.world.block_on(opening).unwrap() else { continue };
+        scene.pool = Rc::new(pool);
+        if moment == 0 {
+            opening_ns = scene.world.now() - begun;
+        }
+        for block in 0..BLOCKS {
+            if scene.read(block).is_ok_and(|found| found == scene.content(block)) {
+                continue;
+            }
+            return Err(format!("moment {moment}: block {block} is lost"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn pages_that_lack_a_copy_are_written_before_slots_leave_memory() {
+    assert_eq!(slots_stay_in_memory_while_their_page_lacks_a_copy(), Ok(()));
 }
 
 #[test]
