@@ -18,7 +18,7 @@ use crate::marks::Mark;
 use crate::store::data_status::DataStatus;
 use crate::store::overlapped_commit::OverlappedCommit;
 use crate::stripe::Stripes;
-use crate::stripe::appender::{Appender, RUNS_IN_FLIGHT_MAX, Run, SHORT_RUN_BLOCKS};
+use crate::stripe::appender::{Appender, RUNS_IN_FLIGHT_MAX, Run};
 use crate::stripe::piece::Piece;
 use sinew_core::completion::Completion;
 use sinew_core::ids::{ChunkAddr, MemberId, SlotNo};
@@ -200,7 +200,7 @@ impl<I: Io> Stripes<I> {
         let would_cancel = is_first && !opening.is_recorded() && !mutation::on(Mutation::AbortOpening);
         let slots = pieces.iter().map(|(piece, _)| piece.blocks()).sum();
         let members = self.store.members();
-        let is_soon = |home: &ChunkAddr| members.blocks_in_flight(home.member) + slots <= SHORT_RUN_BLOCKS;
+        let is_soon = |home: &ChunkAddr| members.blocks_in_flight(home.member) + slots <= CHUNK_BLOCKS;
         let holds_up_few = appender.in_flight.get() <= RUNS_NEARLY_ALONE || homes.iter().all(is_soon);
         if !is_clients
             || would_cancel

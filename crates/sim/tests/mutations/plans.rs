@@ -310,7 +310,7 @@ const POWER_LOSS_WHILE_OVERWRITING: [&str; 20] = [
 /// Power fails often, while the tail of a small journal advances, mostly without a flush.
 const POWER_LOSS_BESIDE_CHECKPOINTS: [&str; 20] = [
     "array=none",
-    "openings=100",
+    "openings=40",
     "endings=power",
     "throttle=0",
     "lost=0",
@@ -320,14 +320,14 @@ const POWER_LOSS_BESIDE_CHECKPOINTS: [&str; 20] = [
     "physical=0",
     "squeeze=0",
     "protection=mirror2",
-    "requests=16",
+    "requests=24",
     "flushes=1",
     "sequential=0",
     "writes=95",
     "blocks_max=64",
-    "clients=7",
+    "clients=3",
     "depth=8",
-    "journal_blocks=64",
+    "journal_blocks=32",
     "volumes=1000",
 ];
 
