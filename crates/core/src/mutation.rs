@@ -153,6 +153,8 @@ pub enum Mutation {
     CompactTogether,
     /// Go on with the stripes that were chosen for compaction when there is room for narrower ones only.
     CompactIntoNarrower,
+    /// Choose stripes that give back no more than those before them took, when there is room for narrower ones only.
+    CompactInCircles,
     /// Count no more of the capacity for a block that stays mirrored than for one under parity.
     CountMirrorsAsParity,
     /// Open a pool as if all its volumes had its protection.
@@ -245,7 +247,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 118] = [
+    pub const ALL: [Mutation; 119] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -342,6 +344,7 @@ impl Mutation {
         Mutation::WriteAfterClose,
         Mutation::CompactTogether,
         Mutation::CompactIntoNarrower,
+        Mutation::CompactInCircles,
         Mutation::CountMirrorsAsParity,
         Mutation::ForgetPinned,
         Mutation::MoveUnreserved,

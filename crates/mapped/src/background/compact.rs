@@ -92,7 +92,8 @@ impl<I: Io> Compactor<I> {
             if is_narrower {
                 self.store.mark(Mark::CompactNarrower);
             }
-            let taken = if is_narrower { victims.borrow().taken.max(0) } else { 0 };
+            let makes_up = is_narrower && !mutation::on(Mutation::CompactInCircles);
+            let taken = if makes_up { victims.borrow().taken.max(0) } else { 0 };
             let stripes = self.choose_victims(class, slots, takes_short, taken as usize).into();
             *victims.borrow_mut() = Victims { stripes, slots, taken };
         }
@@ -115,7 +116,7 @@ impl<I: Io> Compactor<I> {
                 victims.borrow_mut().stripes.push_front(stripe);
                 found.truncate(room);
             } else {
-                given += self.chunks_of(stripe);
+                given += self.chunks_of(stripe, self.is_short(stripe));
             }
             pieces.append(&mut found);
             locks.push(lock);
@@ -233,10 +234,11 @@ impl<I: Io> Compactor<I> {
             if self.is_of_another(class, id) {
                 continue;
             }
-            if !takes_short && self.is_short(id) {
+            let is_short = self.is_short(id);
+            if is_short && !takes_short {
                 continue;
             }
-            let chunks = self.chunks_of(id);
+            let chunks = self.chunks_of(id, is_short);
             let live = usize::from(stripe.live);
             found.insert((live * 1024 / chunks.max(1), id), (id, live, chunks));
             if found.len() > VICTIMS_MAX {
@@ -247,9 +249,9 @@ impl<I: Io> Compactor<I> {
     }
 
     /// The chunks that a stripe occupies on active members, or is owed there.
-    fn chunks_of(&self, id: StripeId) -> usize {
+    fn chunks_of(&self, id: StripeId, is_short: bool) -> usize {
         let members = self.store.members();
-        if self.is_short(id) {
+        if is_short {
             return usize::from(self.store.tables().stripe(id).columns) * self.copies_now();
         }
         self.store.tables().homes(id).iter().flatten().filter(|home| members.is_active(home.member)).count()
