@@ -169,6 +169,8 @@ pub(crate) struct Gate<I: Io> {
     io: I,
     free: Cell<Free>,
     state: RefCell<State<I>>,
+    /// Requests are being let in. One that nothing waits for any more leaves at once, and lets no others in by itself.
+    lets_in: Cell<bool>,
 }
 
 /// A request in the shard. It leaves when this is dropped, at the latest.
@@ -303,7 +305,12 @@ impl<I: Io> Gate<I> {
             moved_at: 0,
             watched: false,
         };
-        Rc::new(Gate { io, free: Cell::new(Free::None), state: RefCell::new(state) })
+        Rc::new(Gate {
+            io,
+            free: Cell::new(Free::None),
+            state: RefCell::new(state),
+            lets_in: Cell::new(false),
+        })
     }
 
     /// Lets a request of a volume enter, or tells it to wait.
@@ -417,10 +424,14 @@ impl<I: Io> Gate<I> {
 
     /// Lets in those that may enter now.
     fn let_in(self: &Rc<Self>) {
+        if self.lets_in.replace(true) {
+            return;
+        }
         let now = self.io.now();
         while let Some((volume, next)) = self.next_if_open(now) {
             self.give_turn(volume, next);
         }
+        self.lets_in.set(false);
     }
 
     /// Lets in all those that wait.

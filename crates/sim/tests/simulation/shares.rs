@@ -338,3 +338,15 @@ fn requests_enter_although_others_hang() {
     assert!(served[1].requests() > stuck + 1000);
     shared.drain();
 }
+
+/// The tasks of requests that wait are dropped when the process ends. Their turns come at once then, one after the other.
+#[test]
+fn a_process_may_end_while_many_requests_wait() {
+    let shared = Shared::new(1);
+    let many = Load { depth: 20_000, blocks: 1, writes: false, ..GREEDY };
+    let served = [QUIET, many].map(|load| shared.start(load));
+    shared.world.run_for(MS).unwrap();
+    assert!(served[1].requests() < 10_000);
+    drop(shared);
+    assert_eq!(Rc::strong_count(&served[1]), 1);
+}
