@@ -189,9 +189,9 @@ fn a_quiet_volume_keeps_its_share_beside_a_greedy_one() {
             kept(&latency)
         );
         // A write alone takes no longer than its data, so what it waits for beside others weighs more.
-        let (latency_most, balanced_most) = if quiet_writes { (2.0, 4.5) } else { (1.75, 3.5) };
+        let (latency_most, balanced_most) = if quiet_writes { (2.0, 5.5) } else { (1.75, 3.5) };
         assert!(times(&off) > 7.0 && times(&latency) < latency_most && kept(&latency) > 0.05, "{case}");
-        assert!(times(&balanced) < balanced_most && kept(&balanced) > 0.35, "{case}");
+        assert!(times(&balanced) < balanced_most && kept(&balanced) > 0.6, "{case}");
     }
 }
 
