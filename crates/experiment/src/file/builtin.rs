@@ -47,6 +47,7 @@ builtin![
     "avoidance",
     "fusionraid",
     "equal-state",
+    "equal-load",
     "bursts",
     "real-traces",
     "exchange",
