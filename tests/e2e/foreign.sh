@@ -86,7 +86,7 @@ test_foreign_volumes() {
 }
 # The superblocks of md and the metadata that it handles for others, of arrays that mdadm made and stopped.
 test_foreign_arrays() {
-  need wipefs linux.uml modprobe mdadm || return
+  need wipefs && need_uml || return
   foreign_begin
   local kind
   for kind in md-0.90 md-1.0 md-1.1 md-1.2 ddf imsm; do truncate -s "$foreign_bytes" "$dir/foreign/$kind".{0,1}; done

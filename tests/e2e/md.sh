@@ -40,7 +40,7 @@ md_same() {
 }
 
 test_md_arrays() {
-  need linux.uml modprobe mdadm nbdcopy fio || return
+  need nbdcopy fio && need_uml || return
   fio --enghelp | grep -q nbd || { echo "fio without nbd"; return 77; }
   md=$dir/md; mkdir "$md"
   local name level count options line
