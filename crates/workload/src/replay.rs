@@ -140,6 +140,11 @@ impl<S: Iterator<Item = Result<Request>>> Replay<S> {
         self.in_flight
     }
 
+    /// Requests issued.
+    pub fn issued(&self) -> u64 {
+        self.issued
+    }
+
     /// What to do at `now_ns`, which never goes back. After an error of the stream nothing more is issued.
     ///
     /// # Errors

@@ -55,9 +55,6 @@ pub(crate) struct Load {
     /// Bytes of completed writes and of completed reads, warm-up included.
     written_bytes: Cell<u64>,
     read_bytes: Cell<u64>,
-    /// Requests of clients with times, issued and completed.
-    issued: Cell<u64>,
-    completed: Cell<u64>,
     /// The load was found to overwhelm the system.
     overwhelmed: Cell<bool>,
     failure: RefCell<Option<Error>>,
@@ -122,8 +119,6 @@ impl Load {
             window: RefCell::new(Recorder::new(times.start, u64::MAX)),
             written_bytes: Cell::new(0),
             read_bytes: Cell::new(0),
-            issued: Cell::new(0),
-            completed: Cell::new(0),
             overwhelmed: Cell::new(false),
             failure: RefCell::new(None),
             stopped: Cell::new(false),
@@ -202,7 +197,6 @@ impl Load {
             let now = io.now();
             let completed = clients.replay.borrow_mut().complete(issue, now, done.is_ok());
             if clients.is_timed {
-                self.completed.set(self.completed.get() + 1);
                 self.measured.borrow_mut().backlog.record(&completed);
             }
             self.record(&completed, done.err());
@@ -229,7 +223,6 @@ impl Load {
         let next = clients.replay.borrow_mut().next(now)?;
         if let Next::Issue(issue) = &next {
             clients.target.check(&issue.request)?;
-            self.issued.set(self.issued.get() + u64::from(clients.is_timed));
         }
         Ok(next)
     }
@@ -252,14 +245,18 @@ impl Load {
         }
     }
 
-    /// Whether more requests are outstanding than the system will catch up with; the load counts as saturated then.
+    /// Whether more requests are outstanding than the system will catch up with, or were; the load counts as saturated then.
     pub(crate) fn overwhelms(&self, times: Times, now: u64) -> bool {
-        let outstanding = self.issued.get() - self.completed.get();
-        let overwhelms = now - times.start >= (times.end - times.start) / 4
-            && outstanding >= OVERWHELMING_REQUESTS
-            && outstanding > self.issued.get() / 4;
-        self.overwhelmed.set(self.overwhelmed.get() || overwhelms);
-        overwhelms
+        if now - times.start >= (times.end - times.start) / 4 {
+            let timed = self.clients.iter().filter(|clients| clients.is_timed);
+            let (outstanding, issued) = timed.fold((0, 0), |(outstanding, issued), clients| {
+                let replay = clients.replay.borrow();
+                (outstanding + u64::from(replay.in_flight()), issued + replay.issued())
+            });
+            let overwhelms = outstanding >= OVERWHELMING_REQUESTS && outstanding > issued / 4;
+            self.overwhelmed.set(self.overwhelmed.get() || overwhelms);
+        }
+        self.overwhelmed.get()
     }
 
     /// Stops issuing requests.

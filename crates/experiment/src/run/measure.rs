@@ -72,6 +72,11 @@ pub(crate) struct Measured {
     pub(crate) ran_ns: u64,
 }
 
+/// Lets the load go on for this time, in virtual nanoseconds.
+fn run_for(world: &World, time: u64) -> Result<()> {
+    world.run_for(time).map_err(|stuck| Error::engine("running the load", stuck))
+}
+
 /// Runs the load until measurement begins, or until `is_over` at the end of an interval. Returns whether it was steady by then;
 /// nothing if the file does not ask for that.
 ///
@@ -85,11 +90,10 @@ pub(crate) fn warm_up(
     progress: &Progress,
 ) -> Result<Option<bool>> {
     progress("warming up", 0.0);
-    let run_for = |time| world.run_for(time).map_err(|stuck| Error::engine("running the load", stuck));
     let (mut left, interval) = (nanoseconds(spec.run.warm_up_s), nanoseconds(spec.run.interval_s));
     while left > 0 && !is_over() {
         let length = interval.min(left);
-        run_for(length)?;
+        run_for(world, length)?;
         left -= length;
     }
     subjects.load.next_window(world.now());
@@ -100,7 +104,7 @@ pub(crate) fn warm_up(
         if took_s + steady.window_s > steady.max_s || subjects.load.has_ended() || is_over() {
             return Ok(Some(false));
         }
-        run_for(nanoseconds(steady.window_s))?;
+        run_for(world, nanoseconds(steady.window_s))?;
         took_s += steady.window_s;
         let now = snapshot(world, subjects)?;
         windows.push(part(world, subjects.load, &[difference(0, &now, &last)]));
@@ -135,7 +139,6 @@ pub(crate) fn measure(
     progress: &Progress,
 ) -> Result<Measured> {
     let Subjects { load, members, .. } = *subjects;
-    let run_for = |time| world.run_for(time).map_err(|stuck| Error::engine("running the load", stuck));
     let (duration, interval) = (nanoseconds(spec.run.duration_s), nanoseconds(spec.run.interval_s));
     let before = snapshot(world, subjects)?;
     let live_before = members.iter().map(|m| live_shares(world, m)).collect();
@@ -149,7 +152,7 @@ pub(crate) fn measure(
     let (mut quarters, mut quarter_from) = (Vec::new(), 0);
     while elapsed < duration {
         let length = interval.min(duration - elapsed);
-        run_for(length)?;
+        run_for(world, length)?;
         let is_over = is_over();
         (elapsed, intervals) = (elapsed + length, intervals + 1);
         for ((member, last), series) in members.iter().zip(&mut busy).zip(&mut busy_series) {
