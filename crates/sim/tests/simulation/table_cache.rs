@@ -8,7 +8,7 @@ use sinew_core::volume::{Volume, VolumeError};
 use sinew_engine::pool::{Candidate, PoolKind};
 use sinew_format::model::mapped_geometry::{PAGE_BYTES, Protection};
 use sinew_members::status::ShardStatus;
-use sinew_sim::{CrashPolicy, OpenPool, World};
+use sinew_sim::{CrashPolicy, OpenError, OpenPool, World};
 
 use crate::opening::made;
 
@@ -47,8 +47,16 @@ impl Scene {
     }
 
     fn open(world: &World, members: &[Candidate], table_cache: Option<u64>) -> Rc<OpenPool> {
+        Scene::try_open(world, members, table_cache).unwrap()
+    }
+
+    fn try_open(
+        world: &World,
+        members: &[Candidate],
+        table_cache: Option<u64>,
+    ) -> Result<Rc<OpenPool>, OpenError> {
         let opening = OpenPool::open_bounded(world.io(), members.to_vec(), table_cache, || false);
-        Rc::new(world.block_on(opening).unwrap().unwrap())
+        world.block_on(opening).unwrap().map(Rc::new)
     }
 
     fn close(&self) {
@@ -178,17 +186,15 @@ pub(crate) fn slots_stay_in_memory_while_their_page_lacks_a_copy() -> Result<(),
             });
         }
         let begun = scene.world.now();
-        let opening = OpenPool::open_bounded(scene.world.io(), scene.members.clone(), Some(0), || false);
-        let Ok(pool) = scene.world.block_on(opening).unwrap() else { continue };
-        scene.pool = Rc::new(pool);
+        let Ok(pool) = Scene::try_open(&scene.world, &scene.members, Some(0)) else { continue };
+        scene.pool = pool;
         if moment == 0 {
             opening_ns = scene.world.now() - begun;
         }
         for block in 0..BLOCKS {
-            if scene.read(block).is_ok_and(|found| found == scene.content(block)) {
-                continue;
+            if scene.read(block) != Ok(scene.content(block)) {
+                return Err(format!("moment {moment}: block {block} is lost"));
             }
-            return Err(format!("moment {moment}: block {block} is lost"));
         }
     }
     Ok(())
