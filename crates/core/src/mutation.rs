@@ -153,8 +153,6 @@ pub enum Mutation {
     CompactTogether,
     /// Go on with the stripes that were chosen for compaction when there is room for narrower ones only.
     CompactIntoNarrower,
-    /// Choose stripes that give back no more than those before them took, when there is room for narrower ones only.
-    CompactInCircles,
     /// Count no more of the capacity for a block that stays mirrored than for one under parity.
     CountMirrorsAsParity,
     /// Open a pool as if all its volumes had its protection.
@@ -197,6 +195,8 @@ pub enum Mutation {
     ShareUnwoken,
     /// Let requests of volumes that want more than their share enter in the order of their arrival.
     ShareByArrival,
+    /// Let volumes have more than their share for ever.
+    EndlessGrace,
     /// Take also what requests that waited for no member have taken for what members take.
     NoteAllLatencies,
     /// Elastic arrays: write copies of data that is not durable in the journal yet.
@@ -344,7 +344,6 @@ impl Mutation {
         Mutation::WriteAfterClose,
         Mutation::CompactTogether,
         Mutation::CompactIntoNarrower,
-        Mutation::CompactInCircles,
         Mutation::CountMirrorsAsParity,
         Mutation::ForgetPinned,
         Mutation::MoveUnreserved,
@@ -366,15 +365,17 @@ impl Mutation {
         Mutation::LimitUnseen,
         Mutation::ShareUnwoken,
         Mutation::ShareByArrival,
+        Mutation::EndlessGrace,
         Mutation::NoteAllLatencies,
     ];
 
     /// Those that the torture does not see, because they make an array worse but leave its data right, or because hardly any plan
     /// has the events that show them. Named scenarios of the simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 19] = [
+    pub const BY_SCENARIO: [Mutation; 20] = [
         Mutation::AskNoOther,
         Mutation::CountOutgoing,
         Mutation::DemoteGrows,
+        Mutation::EndlessGrace,
         Mutation::EvictShort,
         Mutation::ForgetLostBlocks,
         Mutation::ForgetGivenUp,

@@ -9,6 +9,8 @@
 //!   wait for what they do.
 //! - **Share.** While a volume has less work in the shard than its part of the window, its requests enter at once. One that wants
 //!   more is *backlogged* until it has none waiting and at most half of its share in the shard.
+//! - **Grace** (`grace.rs`). A volume that kept to its share lately may have more for a moment, so bursts enter at once, too. With
+//!   `Shares::Latency` there is none.
 //! - **Order.** Backlogged volumes take turns by start-time fair queuing (Goyal, Vin and Cheng, 1996): each has a start tag,
 //!   where its last request ends in virtual time; the lowest has the next turn. Volumes that always have requests waiting are so
 //!   served equal costs, whatever they send. Reads of a volume enter before its writes, since clients wait for reads while they
@@ -23,12 +25,14 @@
 //! [`ACTIVE_NS`]. Each shard has a gate of its own, on its thread, without locks: the extents of a volume are dealt to all shards
 //! alike, so equal shares of each shard are equal shares of the pool.
 
+mod grace;
 mod window;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
+use crate::gate::grace::Grace;
 use crate::gate::window::{Class, Demand, Ended, Window};
 use crate::marks::Mark;
 use sinew_core::buf::BLOCK_BYTES;
@@ -86,6 +90,7 @@ struct Flow<I: Io> {
     /// Reads that have entered since a write did.
     reads_ahead: u32,
     backlogged: bool,
+    grace: Grace,
     /// Where its last request that took a turn ends in virtual time.
     end_tag: u64,
     active_until: u64,
@@ -100,6 +105,7 @@ impl<I: Io> Default for Flow<I> {
             writes: VecDeque::new(),
             reads_ahead: 0,
             backlogged: false,
+            grace: Grace::default(),
             end_tag: 0,
             active_until: 0,
             delayed: Delayed::default(),
@@ -327,10 +333,10 @@ impl<I: Io> Gate<I> {
         let now = self.io.now_coarse();
         let mut state = self.state.borrow_mut();
         if let Free::Of(other) = free {
-            // It was not charged so far, and is taken for active.
+            // It was not charged so far, and is taken for active, and for one that had more than its share.
             self.free.set(Free::None);
             state.uncharged_until = now + UNCHARGED_NS;
-            state.flow(other, now);
+            state.flow(other, now).grace.use_up(now);
         }
         state.flow(volume, now);
         state.count_active(now);
@@ -342,8 +348,13 @@ impl<I: Io> Gate<I> {
         }
         let share = state.share_of(state.window.size(now));
         let quiet_share = state.share_of(state.window.least());
+        let has_grace = !state.window.uses_tail();
         let flow = state.flow(volume, now);
-        if !flow.backlogged && flow.inside + cost <= share {
+        let fits = flow.inside + cost <= share;
+        if !fits {
+            flow.grace.note(now, true);
+        }
+        if !flow.backlogged && (fits || has_grace && flow.grace.is_left(now)) {
             flow.inside += cost;
             let is_quiet = flow.inside <= quiet_share;
             let of = if is_quiet { Demand::Quiet } else { Demand::Below };
@@ -410,8 +421,10 @@ impl<I: Io> Gate<I> {
         let mut no_longer_backlogged = 0;
         if flow.backlogged {
             no_longer_backlogged = cost;
-            if !flow.waits() && flow.inside <= share / 2 {
-                flow.backlogged = false;
+        }
+        if !flow.waits() && flow.inside <= share / 2 {
+            flow.grace.note(now, false);
+            if std::mem::take(&mut flow.backlogged) {
                 no_longer_backlogged += flow.inside;
             }
         }

@@ -5,8 +5,8 @@
 //!
 //! - The *knee window* looks at the requests of backlogged volumes. On average they may take four times as long as undisturbed:
 //!   beyond that members hardly get more done, and requests would wait in their queues, where no share holds. While quiet
-//!   volumes are active, it is one and a half times for reads and three times for writes: backlogged volumes keep most of their
-//!   throughput, and much of what others would wait for is in front of the gate.
+//!   volumes are active, it is one and a half times: backlogged volumes keep most of their throughput, and much of what others
+//!   would wait for is in front of the gate.
 //! - The *tail window* looks at the requests of quiet volumes: one in a hundred may take longer than one and a half times what
 //!   the slowest ones take undisturbed. It is for pools that prefer the latency of quiet volumes to all throughput of others
 //!   (`Shares::Latency`), and counts only while there are such volumes; the smaller window of both is then in force.
@@ -32,10 +32,8 @@ const TAIL_STEP: u64 = 8;
 const TAIL_STEP_UP: u64 = TAIL_STEP * 99;
 /// What requests of backlogged volumes may take on average, in percent of what they take undisturbed,
 const KNEE_PERCENT: u64 = 400;
-/// and what reads and writes while quiet volumes are active. Writes that wait for each other do so mostly at a drive's buffer, and
-/// hold up few reads; they come in bursts, which a drive takes in that is not busy on average.
-const READ_KNEE_BESIDE_QUIET_PERCENT: u64 = 150;
-const WRITE_KNEE_BESIDE_QUIET_PERCENT: u64 = 300;
+/// and while quiet volumes are active.
+const KNEE_BESIDE_QUIET_PERCENT: u64 = 150;
 /// A request that ends changes the knee window by at most this part of its cost if it was early, and if it was late by as much for
 /// each time that it took longer than it may, up to [`KNEE_LATE_MOST`] times. All requests that are under way at a time change it so
 /// by about this part: their latencies tell of the window as it was when they began.
@@ -94,12 +92,8 @@ impl Undisturbed {
     }
 
     /// What a request of a backlogged volume may take on average.
-    fn knee_ns(&self, class: Class, beside_quiet: bool) -> u64 {
-        let percent = match (beside_quiet, class.is_write()) {
-            (false, _) => KNEE_PERCENT,
-            (true, false) => READ_KNEE_BESIDE_QUIET_PERCENT,
-            (true, true) => WRITE_KNEE_BESIDE_QUIET_PERCENT,
-        };
+    fn knee_ns(&self, beside_quiet: bool) -> u64 {
+        let percent = if beside_quiet { KNEE_BESIDE_QUIET_PERCENT } else { KNEE_PERCENT };
         self.mean_ns * percent / 100
     }
 }
@@ -167,6 +161,11 @@ impl Window {
         self.uses_tail = uses_tail;
     }
 
+    /// Whether the tail window counts.
+    pub(super) fn uses_tail(&self) -> bool {
+        self.uses_tail
+    }
+
     /// The least that [`Window::size`] may be.
     pub(super) fn least(&self) -> u64 {
         self.least
@@ -204,7 +203,7 @@ impl Window {
         match (of, undisturbed.is_settled()) {
             (Demand::Quiet, true) => self.move_tail(now, ns > undisturbed.tail_ns()),
             (Demand::Backlogged, true) => {
-                let may_take = undisturbed.knee_ns(class, now < self.quiet_until);
+                let may_take = undisturbed.knee_ns(now < self.quiet_until);
                 self.move_knee(now, cost, (ns as f64 / may_take as f64 - 1.0).min(KNEE_LATE_MOST));
             }
             (Demand::Backlogged, false) => self.move_knee(now, cost, 1.0),

@@ -92,8 +92,7 @@ impl<I: Io> Compactor<I> {
             if is_narrower {
                 self.store.mark(Mark::CompactNarrower);
             }
-            let makes_up = is_narrower && !mutation::on(Mutation::CompactInCircles);
-            let taken = if makes_up { victims.borrow().taken.max(0) } else { 0 };
+            let taken = if is_narrower { victims.borrow().taken.max(0) } else { 0 };
             let stripes = self.choose_victims(class, slots, takes_short, taken as usize).into();
             *victims.borrow_mut() = Victims { stripes, slots, taken };
         }

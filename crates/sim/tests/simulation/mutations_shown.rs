@@ -15,6 +15,7 @@ fn defects_that_no_plan_shows_are_found() {
             Mutation::AskNoOther => hung::other_members_are_asked(),
             Mutation::CountOutgoing => hung::outgoing_members_count(),
             Mutation::DemoteGrows => governor::demotion_never_grows(),
+            Mutation::EndlessGrace => shares::a_greedy_volume_takes_turns(),
             Mutation::ForgetLostBlocks => damage::damage_is_told_truly(),
             Mutation::EvictShort => table_cache::slots_stay_in_memory_while_their_page_lacks_a_copy(),
             Mutation::LeaveFullUnflushed => thin::full_members_are_flushed(),
