@@ -48,6 +48,7 @@ builtin![
     "fusionraid",
     "equal-state",
     "equal-load",
+    "equal-load-consumer",
     "bursts",
     "real-traces",
     "exchange",
