@@ -91,6 +91,46 @@ test_read_only_as_a_last_resort() {
   start && health healthy && nbdcopy "$(uri)" "$dir/back" && cmp "$dir/in" "$dir/back"
 }
 
+# Wipes the pages of the tables, which begin with SNPG, on all members.
+wipe_tables() {
+  /usr/bin/python3 - "$@" <<'PY'
+import sys
+page, wiped = 16384, 0
+for path in sys.argv[1:]:
+    with open(path, "r+b") as member:
+        data = member.read()
+        at = data.find(b"SNPG")
+        while at >= 0:
+            if at % 4096 == 0:
+                member.seek(at)
+                member.write(bytes(page))
+                wiped += 1
+            at = data.find(b"SNPG", at + 4)
+print(f"{wiped} pages wiped")
+sys.exit(wiped == 0)
+PY
+}
+
+# Nothing may be read as if nothing had been written.
+reads_no_zeros() {
+  ctl pool status | grep -q 'tables of the pool are lost' || { ctl pool status; return 1; }
+  nbdcopy "$(uri)" "$dir/back" 2>/dev/null && { echo "read although the tables are lost"; return 1; }
+  return 0
+}
+
+test_lost_tables_are_noticed() {
+  need nbdcopy || return
+  fresh 256M 200M || return 1
+  head -c 200M /dev/urandom >"$dir/in"
+  nbdcopy --flush "$dir/in" "$(uri)" && stop || return 1
+  # One member without tables is no loss.
+  wipe_tables "$dir/m1" && start && nbdcopy "$(uri)" "$dir/back" && cmp "$dir/in" "$dir/back" && stop || return 1
+  wipe_tables "${members[@]}" || return 1
+  "$SINEW" serve "${members[@]}" --unix "$dir/nbd" --control "$dir/ctl" 2>"$dir/refused" && { echo "served"; return 1; }
+  grep -q 'table pages.*--read-only' "$dir/refused" || { cat "$dir/refused"; return 1; }
+  read_only reads_no_zeros
+}
+
 test_read_only_array() {
   need nbdcopy || return
   [ -n "$server" ] && stop -KILL

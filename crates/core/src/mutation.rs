@@ -195,6 +195,8 @@ pub enum Mutation {
     ShareUnwoken,
     /// Let requests of volumes that want more than their share enter in the order of their arrival.
     ShareByArrival,
+    /// Take the table pages that an opening finds for all that there are.
+    TrustFoundPages,
     /// Let volumes have more than their share for ever.
     EndlessGrace,
     /// Take also what requests that waited for no member have taken for what members take.
@@ -247,7 +249,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 119] = [
+    pub const ALL: [Mutation; 120] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -367,11 +369,12 @@ impl Mutation {
         Mutation::ShareByArrival,
         Mutation::EndlessGrace,
         Mutation::NoteAllLatencies,
+        Mutation::TrustFoundPages,
     ];
 
     /// Those that the torture does not see, because they make an array worse but leave its data right, or because hardly any plan
     /// has the events that show them. Named scenarios of the simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 20] = [
+    pub const BY_SCENARIO: [Mutation; 21] = [
         Mutation::AskNoOther,
         Mutation::CountOutgoing,
         Mutation::DemoteGrows,
@@ -391,6 +394,7 @@ impl Mutation {
         Mutation::ShareUnwoken,
         Mutation::SwapForever,
         Mutation::TrustDirty,
+        Mutation::TrustFoundPages,
         Mutation::WipeTogether,
     ];
 }

@@ -289,6 +289,9 @@ pub struct JournalHeader {
     pub tail: u64,
     /// The flushed mark: the last block whose records, and the data that they name, are known durable.
     pub flushed: u64,
+    /// The sum of the LSNs of the pages of the map and of the stripes that were durable before it was written; 0 in blocks that
+    /// do not tell.
+    pub page_lsns: u64,
 }
 
 /// Packs records into a block, from the front, until it is full. Returns their number.
@@ -318,6 +321,7 @@ pub fn encode_block(header: &JournalHeader, records: &[Record], block: &mut [u8]
     w.u64(header.lsn);
     w.u64(header.tail);
     w.u64(header.flushed);
+    w.u64(header.page_lsns);
     w.0.resize(JOURNAL_HEADER_BYTES - 8, 0);
     w.u16(payload.0.len() as u16);
     w.u16(count as u16);
@@ -353,11 +357,11 @@ pub fn decode_header(block: &mut [u8]) -> Result<JournalHeader, DecodeError> {
     let shard = r.u16()?;
     let pool = r.uuid()?;
     let (epoch, rewritten) = (r.u64()?, r.u64()?);
-    let (lsn, tail, flushed) = (r.u64()?, r.u64()?, r.u64()?);
+    let (lsn, tail, flushed, page_lsns) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
     if !(1..=lsn).contains(&tail) || flushed >= lsn || lsn >= LSN_LIMIT {
         return Err(DecodeError::Invalid("journal sequence"));
     }
-    Ok(JournalHeader { pool, shard, epoch, rewritten, lsn, tail, flushed })
+    Ok(JournalHeader { pool, shard, epoch, rewritten, lsn, tail, flushed, page_lsns })
 }
 
 /// The records of a block that `decode_header` accepted.
@@ -424,8 +428,16 @@ mod tests {
         ]
     }
 
-    const HEADER: JournalHeader =
-        JournalHeader { pool: [7; 16], shard: 3, epoch: 2, rewritten: 5, lsn: 99, tail: 50, flushed: 98 };
+    const HEADER: JournalHeader = JournalHeader {
+        pool: [7; 16],
+        shard: 3,
+        epoch: 2,
+        rewritten: 5,
+        lsn: 99,
+        tail: 50,
+        flushed: 98,
+        page_lsns: 1234,
+    };
 
     proptest! {
         #[test]

@@ -15,6 +15,15 @@ pub enum RecoverError {
         /// The missing block.
         lsn: Lsn,
     },
+    /// Table pages that the journal knows of are not on any member.
+    #[error(
+        "shard {shard}: table pages, or their newest versions, are on no available member: more members are missing or damaged than \
+         the pool survives; bring members back, or read what is left with `sinew serve --read-only`"
+    )]
+    PagesLost {
+        /// The shard.
+        shard: usize,
+    },
     /// Metadata with a right checksum is impossible.
     #[error("shard {shard}: {what}")]
     Damaged {

@@ -315,7 +315,7 @@ impl fmt::Display for Event {
                     OpenMode::ReadWrite => "the pool is open",
                     OpenMode::ReadOnly => "the pool is open read-only",
                     OpenMode::LastResort => {
-                        "the pool is open read-only as a last resort, since more members are missing than it survives,"
+                        "the pool is open read-only as a last resort, since more members are missing or damaged than it survives,"
                     }
                 })?;
                 match out.as_slice() {

@@ -15,7 +15,7 @@ use sinew_members::open_mode::OpenMode;
 
 use crate::pool::candidate::Candidate;
 use crate::pool::error::PoolError;
-use crate::pool::found::Found;
+use crate::pool::found::{Found, has_last_resort};
 use crate::pool::opener::Opener;
 use crate::pool::superblocks::{NextSlots, read_newest, too_small, write_in_time};
 
@@ -29,7 +29,7 @@ const SPACE_ATTEMPTS: u32 = 50;
 /// When there is no pool, or several, another host has it open, a later version of Sinew has written to a member, or too many
 /// members are missing; the error names each member concerned.
 pub async fn discover<I: Io>(io: &I, devices: &[Candidate], opener: &Opener) -> Result<Found, PoolError> {
-    let mut found = find(io, devices, Some(opener)).await?;
+    let mut found = find(io, devices, OpenMode::ReadWrite, Some(opener)).await?;
     store(io, Rc::make_mut(&mut found.config), &found.devices, &found.slots).await?;
     Ok(found)
 }
@@ -40,12 +40,25 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate], opener: &Opener) -> 
 /// # Errors
 /// As for [`discover`].
 pub async fn discover_read_only<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, PoolError> {
-    find(io, devices, None).await
+    find(io, devices, OpenMode::ReadOnly, None).await
 }
 
-/// Finds a pool, to be opened read-only if there is no opener.
-async fn find<I: Io>(io: &I, devices: &[Candidate], opener: Option<&Opener>) -> Result<Found, PoolError> {
-    let mode = if opener.is_some() { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
+/// As [`discover_read_only`], to be opened as a last resort, although no member more is missing than the pool survives: its tables
+/// or its journal are damaged ([`Found::has_last_resort`]).
+///
+/// # Errors
+/// As for [`discover`].
+pub async fn discover_as_last_resort<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, PoolError> {
+    find(io, devices, OpenMode::LastResort, None).await
+}
+
+/// Finds a pool. An opener is there where it is to be written.
+async fn find<I: Io>(
+    io: &I,
+    devices: &[Candidate],
+    mode: OpenMode,
+    opener: Option<&Opener>,
+) -> Result<Found, PoolError> {
     let slots = NextSlots::default();
     let (superblocks, mut warnings) = read_all(io, devices, &slots).await?;
     let was_cut_off = |config: &Config| {
@@ -101,14 +114,20 @@ async fn find<I: Io>(io: &I, devices: &[Candidate], opener: Option<&Opener>) -> 
         found[index] = Some(candidate.device);
     }
     let mode = match require_enough(&config, &found, &paths, &warnings) {
+        Ok(()) if mode == OpenMode::LastResort => {
+            warnings.push(last_resort("tables or journal are lost", &config, &found));
+            mode
+        }
         Ok(()) => mode,
         Err(_) if mode.is_read_only() && has_last_resort(&config) => {
-            io.mark(Mark::OpenedAsLastResort);
-            warnings.push(last_resort(&config, &found));
+            warnings.push(last_resort("more members are missing than the pool survives", &config, &found));
             OpenMode::LastResort
         }
         Err(error) => return Err(error),
     };
+    if mode == OpenMode::LastResort {
+        io.mark(Mark::OpenedAsLastResort);
+    }
     let epoch = if sinew_core::mutation::on(sinew_core::mutation::Mutation::KeepEpoch) {
         config.epoch.max(1)
     } else {
@@ -156,14 +175,8 @@ async fn find<I: Io>(io: &I, devices: &[Candidate], opener: Option<&Opener>) -> 
     })
 }
 
-/// Whether what is left of a pool can be read when more members are missing than it survives: only checksums tell right data
-/// from wrong then.
-fn has_last_resort(config: &Config) -> bool {
-    config.geometry.mapped().is_some_and(|geometry| geometry.checksums)
-}
-
-/// What is opened with more members missing than the pool survives, and of which age it is.
-fn last_resort(config: &Config, found: &[Option<DeviceId>]) -> String {
+/// Why a pool is opened as a last resort, what is there of it, and of which age that is.
+fn last_resort(why: &str, config: &Config, found: &[Option<DeviceId>]) -> String {
     let line = |(i, m): (usize, &MemberConfig)| match (m.state, found[i]) {
         (MemberState::Removed | MemberState::Spare, _)
         | (MemberState::Active | MemberState::Leaving, Some(_)) => None,
@@ -172,7 +185,7 @@ fn last_resort(config: &Config, found: &[Option<DeviceId>]) -> String {
     };
     let lines: Vec<String> = config.members.iter().enumerate().filter_map(line).collect();
     format!(
-        "more members are missing than the pool survives; it is opened as a last resort: what can be read is read, all else \
+        "{why}; the pool is opened as a last resort: what can be read is read, all else \
          fails, and blocks may have an older content than the last one where the newest tables are lost; the members that \
          are there know of opening {} and change {} of the configuration; {}",
         config.epoch,

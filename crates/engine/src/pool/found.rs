@@ -5,6 +5,7 @@ use std::rc::Rc;
 use sinew_core::ids::MemberId;
 use sinew_core::io::DeviceId;
 use sinew_format::model::config::Config;
+use sinew_members::open_error::RecoverError;
 use sinew_members::open_mode::OpenMode;
 
 use crate::pool::md_superblocks::MdBlocks;
@@ -31,4 +32,19 @@ pub struct Found {
     pub table_cache: Option<u64>,
     /// md's superblocks, where they take the place of ours.
     pub md: Option<MdBlocks>,
+}
+
+impl Found {
+    /// Whether a pool whose opening ended with this error can be opened as a last resort: it was to be read only, and has
+    /// checksums.
+    pub fn has_last_resort(&self, error: &RecoverError) -> bool {
+        let is_lost = matches!(error, RecoverError::PagesLost { .. } | RecoverError::JournalGap { .. });
+        is_lost && self.mode == OpenMode::ReadOnly && has_last_resort(&self.config)
+    }
+}
+
+/// Whether what is left of a pool can be read when more members are missing than it survives: only checksums tell right data
+/// from wrong then.
+pub(super) fn has_last_resort(config: &Config) -> bool {
+    config.geometry.mapped().is_some_and(|geometry| geometry.checksums)
 }

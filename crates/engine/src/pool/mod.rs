@@ -17,7 +17,7 @@ pub use content::wipe;
 pub(crate) use content::{device_bytes, refuse_used};
 pub use create::{PoolKind, PoolSpec, create};
 pub(crate) use create::{new_member, require_known_use};
-pub use discover::{discover, discover_read_only};
+pub use discover::{discover, discover_as_last_resort, discover_read_only};
 pub use error::PoolError;
 pub use found::Found;
 pub(crate) use md_superblocks::{MdBlocks, store as store_md_superblocks};

@@ -10,6 +10,7 @@ use crate::store::tables::Effects;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::Lsn;
 use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
 use sinew_format::journal_block::{JournalHeader, Record, decode_header, decode_records, encode_block};
 use sinew_members::open_error::RecoverError;
 use sinew_members::open_mode::OpenMode;
@@ -35,6 +36,13 @@ impl<I: Io> Recovery<I> {
             return Err(
                 self.damaged("the journal is of a later opening than the superblocks know".to_owned())
             );
+        }
+        let page_lsns = blocks.values().map(|b| b.header.page_lsns).max().unwrap_or(0);
+        if self.tables.pages.lsns() < page_lsns
+            && self.mode != OpenMode::LastResort
+            && !mutation::on(Mutation::TrustFoundPages)
+        {
+            return Err(RecoverError::PagesLost { shard: self.index });
         }
         // A page is written when a flush has covered the blocks that are in it.
         self.flushed = blocks.values().map(|b| b.header.flushed).max().unwrap_or(0).max(newest_page);

@@ -42,6 +42,7 @@ pub(crate) struct Pages {
     map: Vec<PageState>,
     /// Changed pages, those that changed first in front.
     dirty: VecDeque<PageId>,
+    lsns: u64,
 }
 
 impl Pages {
@@ -76,9 +77,14 @@ impl Pages {
         let state = self.state(page);
         state.loaded = lsn;
         state.lsn = lsn;
-        state.copies = copies;
-        state.stored = lsn;
-        state.ever_written = true;
+        self.set_copies(page, lsn, copies);
+    }
+
+    /// The sum of the LSNs of the pages of the map and of the stripes that are on the members. It never decreases: a page that was
+    /// written once stays, and is only replaced by a newer version. So where an opening finds less, pages are lost, or newer
+    /// versions of them.
+    pub(crate) fn lsns(&self) -> u64 {
+        self.lsns
     }
 
     /// The last journal block that a page contains; 0 if it was never written.
@@ -145,9 +151,13 @@ impl Pages {
     /// Replaces the page's copies by those of the version up to `lsn`, giving back the old ones.
     pub(super) fn set_copies(&mut self, page: PageId, lsn: Lsn, copies: Vec<PageCopy>) -> Vec<PageCopy> {
         let state = self.state(page);
-        state.stored = lsn;
+        let before = std::mem::replace(&mut state.stored, lsn);
         state.ever_written = true;
-        std::mem::replace(&mut state.copies, copies)
+        let old = std::mem::replace(&mut state.copies, copies);
+        if page != PageId::Shard {
+            self.lsns += lsn - before;
+        }
+        old
     }
 
     /// The first journal block whose effect is not in any written page; none when all pages are written.

@@ -98,9 +98,10 @@ impl<I: Io> Store<I> {
             blocks.push(Block { lsn: journal.next.get(), records, data_statuses, waiters, written: None });
             journal.next.set(journal.next.get() + 1);
         }
+        let page_lsns = self.tables.borrow().pages.lsns();
         let mut data = Buf::zeroed(blocks.len() * BLOCK_BYTES);
         for (block, bytes) in blocks.iter().zip(data.bytes_mut().chunks_exact_mut(BLOCK_BYTES)) {
-            let header = journal.header(self.pool, self.index, block.lsn);
+            let header = journal.header(self.pool, self.index, block.lsn, page_lsns);
             let packed = encode_block(&header, &block.records, bytes);
             debug_assert_eq!(packed, block.records.len());
         }

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::rc::Rc;
 
 use crate::store::data_status::DataStatus;
-use sinew_core::ids::{Lsn, MemberId};
+use sinew_core::ids::{Lsn, MemberId, Uuid};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::{Fulfil, Promise, Signal, promise};
 use sinew_core::volume::VolumeError;
@@ -218,13 +218,14 @@ impl Journal {
         self.commit_urgent(Vec::new())
     }
 
-    pub(crate) fn header(&self, pool: sinew_core::ids::Uuid, shard: usize, lsn: Lsn) -> JournalHeader {
+    pub(crate) fn header(&self, pool: Uuid, shard: usize, lsn: Lsn, page_lsns: u64) -> JournalHeader {
         let (tail, flushed) = (self.tail.get(), self.flushed.get());
         let mut tails = self.tails_written.borrow_mut();
         if tails.back().map_or(self.tail_durable.get(), |t| t.1) != tail {
             tails.push_back((lsn, tail));
         }
-        JournalHeader { pool, shard: shard as u16, epoch: self.epoch, rewritten: 0, lsn, tail, flushed }
+        let (shard, epoch) = (shard as u16, self.epoch);
+        JournalHeader { pool, shard, epoch, rewritten: 0, lsn, tail, flushed, page_lsns }
     }
 
     /// Takes the records of one block, or a marker, off the queue; of the reserve, for urgent ones only.

@@ -13,6 +13,7 @@ mod governor;
 mod growth;
 mod hung;
 mod limits;
+mod lost_pages;
 mod md;
 mod mirrors;
 mod model;

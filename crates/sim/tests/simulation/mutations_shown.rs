@@ -3,8 +3,8 @@
 use sinew_core::mutation::{Mutation, choose};
 
 use crate::{
-    arrays, damage, given_up, governor, hung, limits, mirrors, protections, replacement, returned, shares,
-    table_cache, thin,
+    arrays, damage, given_up, governor, hung, limits, lost_pages, mirrors, protections, replacement,
+    returned, shares, table_cache, thin,
 };
 
 #[test]
@@ -27,6 +27,7 @@ fn defects_that_no_plan_shows_are_found() {
             Mutation::ForgetGivenUp => given_up::lost_blocks_are_written_one_by_one(),
             Mutation::GrowOntoStale => arrays::growth_awaits_the_rebuild_of_new_members(),
             Mutation::GiveUpUnflushed => given_up::power_failures_show_no_zeros(16..200),
+            Mutation::TrustFoundPages => lost_pages::an_opening_notices_lost_pages(),
             Mutation::SwapForever => governor::uniform_load_rests(),
             Mutation::TrustDirty => mirrors::reads_after_a_crash_are_of_one_copy(),
             Mutation::OrderWithoutRoom => hung::orders_leave_room_in_the_log(),

@@ -13,19 +13,19 @@ use sinew_sim::{CrashPolicy, OpenError, OpenPool, World};
 use crate::opening::made;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-const BLOCKS: u64 = 1000;
+pub(crate) const BLOCKS: u64 = 1000;
 
-struct Scene {
-    world: World,
-    members: Vec<Candidate>,
-    pool: Rc<OpenPool>,
+pub(crate) struct Scene {
+    pub(crate) world: World,
+    pub(crate) members: Vec<Candidate>,
+    pub(crate) pool: Rc<OpenPool>,
     /// The version that each block has.
-    versions: Vec<u8>,
+    pub(crate) versions: Vec<u8>,
 }
 
 impl Scene {
     /// A pool of four members.
-    fn new() -> Scene {
+    pub(crate) fn new() -> Scene {
         Scene::of(4, BLOCKS)
     }
 
@@ -50,7 +50,7 @@ impl Scene {
         Scene::try_open(world, members, table_cache).unwrap()
     }
 
-    fn try_open(
+    pub(crate) fn try_open(
         world: &World,
         members: &[Candidate],
         table_cache: Option<u64>,
@@ -59,13 +59,17 @@ impl Scene {
         world.block_on(opening).unwrap().map(Rc::new)
     }
 
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         let control = Rc::clone(&self.pool.control);
         self.world.block_on(async move { control.close().await }).unwrap().unwrap();
     }
 
     fn content(&self, block: u64) -> Vec<u8> {
-        let version = u64::from(self.versions[block as usize]);
+        Scene::content_of(block, self.versions[block as usize])
+    }
+
+    pub(crate) fn content_of(block: u64, version: u8) -> Vec<u8> {
+        let version = u64::from(version);
         (0..BLOCK).map(|i| (i * 3 + block * 17 + version * 101) as u8).collect()
     }
 
@@ -75,7 +79,7 @@ impl Scene {
         self.world.block_on(async move { volume.write(block * BLOCK, data, false).await }).unwrap().unwrap();
     }
 
-    fn read(&self, block: u64) -> Result<Vec<u8>, VolumeError> {
+    pub(crate) fn read(&self, block: u64) -> Result<Vec<u8>, VolumeError> {
         let volume = self.pool.volume("v").unwrap();
         let bufs =
             self.world.block_on(async move { volume.read(block * BLOCK, BLOCK as u32).await }).unwrap()?;
@@ -94,7 +98,7 @@ impl Scene {
     }
 
     /// What makes the pages on a member unreadable.
-    fn spoil_pages_of(&self, member: usize) -> impl FnOnce() + use<> {
+    pub(crate) fn spoil_pages_of(&self, member: usize) -> impl FnOnce() + use<> {
         let layout = &self.pool.control.config().members[member].layout;
         let first = layout.page_offset(0, 0);
         let bytes = u64::from(layout.page_slots) * PAGE_BYTES as u64;

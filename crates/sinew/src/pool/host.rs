@@ -139,6 +139,8 @@ pub(crate) enum Kind {
 enum Failure {
     /// Because of this member: without it, it may work.
     Member(Candidate, String),
+    /// Because tables or journal are lost; what is left can be read.
+    Lost(anyhow::Error),
     /// For good.
     Other(anyhow::Error),
 }
@@ -150,6 +152,9 @@ impl Failure {
             if let Some(candidate) = candidates.iter().find(|c| Some(c.device) == device) {
                 return Failure::Member(candidate.clone(), error.to_string());
             }
+        }
+        if found.has_last_resort(&error) {
+            return Failure::Lost(error.into());
         }
         Failure::Other(error.into())
     }
@@ -224,11 +229,12 @@ pub(crate) fn with_pool<T>(
     worker: impl Worker,
     main: impl AsyncFnOnce(Open) -> Result<T>,
 ) -> Result<T> {
-    let mut warnings = Vec::new();
+    let (mut warnings, mut is_last_resort) = (Vec::new(), false);
     loop {
         let runtime = runtime(&devices)?;
         let mut threads = Vec::new();
-        let attempt = Attempt { devices: &devices, kind, candidates: &candidates, resources: &resources };
+        let (devices, resources) = (&devices, &resources);
+        let attempt = Attempt { devices, kind, is_last_resort, candidates: &candidates, resources };
         match runtime.block_on(attempt.open(runtime.io(), worker.clone(), &mut threads)) {
             Ok(mut open) => {
                 open.warnings.splice(0..0, warnings);
@@ -245,6 +251,12 @@ pub(crate) fn with_pool<T>(
                 drop(runtime);
                 join(threads)?;
                 return Err(error);
+            }
+            Err(Failure::Lost(why)) => {
+                drop(runtime);
+                join(threads)?;
+                warnings.push(why.to_string());
+                is_last_resort = true;
             }
             Err(Failure::Member(bad, why)) => {
                 drop(runtime);
@@ -274,6 +286,8 @@ fn join(threads: Vec<Thread>) -> Result<()> {
 struct Attempt<'a> {
     devices: &'a Devices,
     kind: Kind,
+    /// Tables or journal are known to be lost.
+    is_last_resort: bool,
     candidates: &'a [Candidate],
     resources: &'a Resources,
 }
@@ -285,7 +299,12 @@ impl Attempt<'_> {
         worker: impl Worker,
         threads: &mut Vec<Thread>,
     ) -> Result<Open, Failure> {
-        let mut found = self.kind.discover(&io, self.candidates).await?;
+        let mut found = match self.is_last_resort {
+            true => pool::discover_as_last_resort(&io, self.candidates)
+                .await
+                .map_err(|error| Failure::of_discovery(error, self.candidates))?,
+            false => self.kind.discover(&io, self.candidates).await?,
+        };
         found.table_cache = self.resources.table_cache.bytes();
         if found.mode.is_read_only() {
             found.warnings.extend(this_host::warning_to_reader(&found.config));

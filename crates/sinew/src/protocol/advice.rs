@@ -35,6 +35,11 @@ impl<'a> Addressed<'a> {
                  members: see to their devices, stop this server, and serve the pool again"
                     .to_owned()
             }
+            Advice::RescueData(members) if members.is_empty() => {
+                "tables of the pool are lost on more members than it survives: copy what can be read, for example with nbdcopy \
+                 or ddrescue"
+                    .to_owned()
+            }
             Advice::RescueData(members) => format!(
                 "more members are missing than the pool survives: copy what can be read, for example with nbdcopy or ddrescue; \
                  if member {} can be brought back, stop this server and serve the pool again with it",
