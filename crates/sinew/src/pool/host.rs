@@ -235,7 +235,7 @@ pub(crate) fn with_pool<T>(
         let mut threads = Vec::new();
         let (devices, resources) = (&devices, &resources);
         let attempt = Attempt { devices, kind, is_last_resort, candidates: &candidates, resources };
-        match runtime.block_on(attempt.open(runtime.io(), worker.clone(), &mut threads)) {
+        let failure = match runtime.block_on(attempt.open(runtime.io(), worker.clone(), &mut threads)) {
             Ok(mut open) => {
                 open.warnings.splice(0..0, warnings);
                 for thread in &threads {
@@ -246,21 +246,18 @@ pub(crate) fn with_pool<T>(
                 join(threads)?;
                 return result;
             }
-            // The runtime goes first each time: a thread may be waiting for an answer of its control.
-            Err(Failure::Other(error)) => {
-                drop(runtime);
-                join(threads)?;
-                return Err(error);
-            }
-            Err(Failure::Lost(why)) => {
-                drop(runtime);
-                join(threads)?;
+            Err(failure) => failure,
+        };
+        // The runtime goes first: a thread may be waiting for an answer of its control.
+        drop(runtime);
+        join(threads)?;
+        match failure {
+            Failure::Other(error) => return Err(error),
+            Failure::Lost(why) => {
                 warnings.push(why.to_string());
                 is_last_resort = true;
             }
-            Err(Failure::Member(bad, why)) => {
-                drop(runtime);
-                join(threads)?;
+            Failure::Member(bad, why) => {
                 devices.close(bad.device);
                 candidates.retain(|c| c.device != bad.device);
                 if candidates.is_empty() {
