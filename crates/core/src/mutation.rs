@@ -201,6 +201,8 @@ pub enum Mutation {
     EndlessGrace,
     /// Take also what requests that waited for no member have taken for what members take.
     NoteAllLatencies,
+    /// Let requests that wait for a member that has stopped count as work of their shard.
+    CountOverdue,
     /// Elastic arrays: write copies of data that is not durable in the journal yet.
     CopiesBeforeJournal,
     /// Elastic arrays: record a new form before its units are durable.
@@ -249,7 +251,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 120] = [
+    pub const ALL: [Mutation; 121] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -370,12 +372,14 @@ impl Mutation {
         Mutation::EndlessGrace,
         Mutation::NoteAllLatencies,
         Mutation::TrustFoundPages,
+        Mutation::CountOverdue,
     ];
 
     /// Those that the torture does not see, because they make an array worse but leave its data right, or because hardly any plan
     /// has the events that show them. Named scenarios of the simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 21] = [
+    pub const BY_SCENARIO: [Mutation; 22] = [
         Mutation::AskNoOther,
+        Mutation::CountOverdue,
         Mutation::CountOutgoing,
         Mutation::DemoteGrows,
         Mutation::EndlessGrace,

@@ -63,6 +63,6 @@ sinew_core::coverage_marks! {
     OtherMemberSilent,
     /// A member had no space for the configuration, and kept an older one.
     ConfigNoSpace,
-    /// Nothing ended for long, and requests of volumes that want more than their share entered beyond the window.
-    GateStalled,
+    /// A request was in its shard for much longer than others of its kind, and those that waited for their turn went on beside it.
+    GateOverdue,
 }

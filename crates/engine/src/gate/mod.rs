@@ -14,32 +14,35 @@
 //! - **Order.** Backlogged volumes take turns by start-time fair queuing (Goyal, Vin and Cheng, 1996): each has a start tag,
 //!   where its last request ends in virtual time; the lowest has the next turn. Volumes that always have requests waiting are so
 //!   served equal costs, whatever they send. Reads of a volume enter before its writes, since clients wait for reads while they
-//!   gather writes; one write enters after [`READS_AHEAD`] reads. Otherwise they enter in the order in which they came.
+//!   gather writes; one write enters after four reads (`flow.rs`). Otherwise they enter in the order in which they came.
 //! - **Window** (`window.rs`). A request enters while the work of backlogged volumes is less than the window, so one larger than
 //!   the window does, too. After such a one the gate pauses, so that on average no more than the window is under way; at most
 //!   [`PAUSE_MAX`] times as long as the request took.
-//! - **Wake-ups.** A request that ends lets the next ones in, and so does the end of a pause. If nothing ended for [`STALL_NS`], as
-//!   much as the window enters beyond it: a member may hang, and requests that wait for space may need others.
+//! - **Overdue requests.** One that has been in the shard for much longer than its kind takes lately waits for a member that has
+//!   stopped, or for space that others are to give back. It does not count as work any more, and tells nothing when it ends, so the
+//!   others go on beside it.
+//! - **Wake-ups.** A request that ends lets the next ones in, and so do the end of a pause and a request that becomes overdue.
 //!
 //! A volume alone is not charged, and passes after one comparison. It is alone once no other has had a request for
 //! [`ACTIVE_NS`]. Each shard has a gate of its own, on its thread, without locks: the extents of a volume are dealt to all shards
 //! alike, so equal shares of each shard are equal shares of the pool.
 
+mod flow;
 mod grace;
 mod window;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use crate::gate::grace::Grace;
+use crate::gate::flow::{Flow, Waiting};
 use crate::gate::window::{Class, Demand, Ended, Window};
 use crate::marks::Mark;
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
-use sinew_core::sync::{Fulfil, Promise, promise};
+use sinew_core::sync::{Promise, promise};
 use sinew_format::model::policy::Shares;
 use sinew_members::message::Request;
 use sinew_members::status::Delayed;
@@ -52,16 +55,16 @@ const WRITE_COST: u64 = 8;
 const ACTIVE_NS: u64 = 250_000_000;
 /// How often the active volumes are counted.
 const COUNT_NS: u64 = 50_000_000;
-/// The longest pause after a request, in multiples of the time that it took; not longer than [`STALL_NS`] either.
+/// The longest pause after a request: in multiples of the time that it took, and for any.
 const PAUSE_MAX: u64 = 7;
-/// Reads of a volume that enter before a write of it that waits.
-const READS_AHEAD: u32 = 4;
+const PAUSE_MAX_NS: u64 = 100_000_000;
 /// What a volume may always have in the shard at once: a small request.
 const SHARE_LEAST: u64 = 64 << 10;
 /// For how long requests that were not charged may disturb others after the last of them has entered.
 const UNCHARGED_NS: u64 = 100_000_000;
-/// When nothing has ended for this time, requests enter beyond the window.
-const STALL_NS: u64 = 100_000_000;
+/// How soon, and how late, requests that have become overdue are looked for while others wait and none ends.
+const LOOK_LEAST_NS: u64 = 1_000_000;
+const LOOK_MOST_NS: u64 = 100_000_000;
 
 /// Which requests are not charged.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -72,101 +75,38 @@ enum Free {
     All,
 }
 
-/// A request that waits.
-struct Waiting<I: Io> {
-    arrival: u64,
+/// When a request is overdue, and a number.
+type Age = (u64, u64);
+
+/// A request in the shard that counts as work.
+struct Work {
+    volume: VolumeId,
     cost: u64,
     class: Class,
-    since: u64,
-    enter: Fulfil<Entered<I>>,
-}
-
-/// What the gate knows of a volume.
-struct Flow<I: Io> {
-    /// Cost of its requests in the shard.
-    inside: u64,
-    reads: VecDeque<Waiting<I>>,
-    writes: VecDeque<Waiting<I>>,
-    /// Reads that have entered since a write did.
-    reads_ahead: u32,
-    backlogged: bool,
-    grace: Grace,
-    /// Where its last request that took a turn ends in virtual time.
-    end_tag: u64,
-    active_until: u64,
-    delayed: Delayed,
-}
-
-impl<I: Io> Default for Flow<I> {
-    fn default() -> Self {
-        Flow {
-            inside: 0,
-            reads: VecDeque::new(),
-            writes: VecDeque::new(),
-            reads_ahead: 0,
-            backlogged: false,
-            grace: Grace::default(),
-            end_tag: 0,
-            active_until: 0,
-            delayed: Delayed::default(),
-        }
-    }
-}
-
-impl<I: Io> Flow<I> {
-    fn is_active(&self, now: u64) -> bool {
-        self.inside > 0 || self.waits() || now < self.active_until
-    }
-
-    fn waits(&self) -> bool {
-        !self.reads.is_empty() || !self.writes.is_empty()
-    }
-
-    fn queue(&mut self, waiting: Waiting<I>) {
-        let queue = if waiting.class.is_write() { &mut self.writes } else { &mut self.reads };
-        queue.push_back(waiting);
-    }
-
-    /// Arrival of the request that waits longest.
-    fn waits_since(&self) -> Option<u64> {
-        [&self.reads, &self.writes].into_iter().filter_map(|queue| Some(queue.front()?.arrival)).min()
-    }
-
-    /// Takes the request that is to enter next.
-    fn take_next(&mut self) -> Option<Waiting<I>> {
-        if self.writes.is_empty() {
-            self.reads_ahead = 0;
-            self.reads.pop_front()
-        } else if !self.reads.is_empty() && self.reads_ahead < READS_AHEAD {
-            self.reads_ahead += 1;
-            self.reads.pop_front()
-        } else {
-            self.reads_ahead = 0;
-            self.writes.pop_front()
-        }
-    }
+    /// When it entered.
+    at: u64,
 }
 
 struct State<I: Io> {
-    flows: BTreeMap<VolumeId, Flow<I>>,
+    flows: BTreeMap<VolumeId, Flow<Entered<I>>>,
     active: u64,
     counted_at: u64,
     /// The volumes that have requests waiting, by start tag, then by the arrival of the request that waits longest.
     turns: BTreeSet<(u64, u64, VolumeId)>,
     arrivals: u64,
     virtual_time: u64,
-    /// Cost of the requests in the shard: of all, and of backlogged volumes.
+    /// Cost of the requests in the shard that count as work: of all, and of backlogged volumes.
     inside_all: u64,
     inside: u64,
+    by_age: BTreeMap<Age, Work>,
+    entries: u64,
     window: Window,
     pause_until: u64,
     /// Whether a task waits for the end of the pause.
     pause_awaited: bool,
     /// Until when requests that were not charged may be in the shard.
     uncharged_until: u64,
-    /// When a request last entered in turn, or ended.
-    moved_at: u64,
-    /// Whether a task watches for stalls.
+    /// Whether a task looks for overdue requests.
     watched: bool,
 }
 
@@ -182,13 +122,11 @@ pub(crate) struct Gate<I: Io> {
 /// A request in the shard. It leaves when this is dropped, at the latest.
 pub(crate) struct Entered<I: Io> {
     gate: Rc<Gate<I>>,
-    volume: VolumeId,
-    cost: u64,
-    class: Class,
-    at: u64,
+    /// Its place among those that count as work.
+    age: Age,
     of: Demand,
     is_undisturbed: bool,
-    /// Whether the time since `at` tells what members take.
+    /// Whether the time that it took tells what members take.
     tells: bool,
 }
 
@@ -229,7 +167,7 @@ fn cost_of(request: &Request) -> Option<(u64, Class)> {
 
 impl<I: Io> State<I> {
     /// The state of a volume that has a request now.
-    fn flow(&mut self, volume: VolumeId, now: u64) -> &mut Flow<I> {
+    fn flow(&mut self, volume: VolumeId, now: u64) -> &mut Flow<Entered<I>> {
         let flow = self.flows.entry(volume).or_default();
         if !flow.is_active(now) {
             self.active += 1;
@@ -265,22 +203,64 @@ impl<I: Io> State<I> {
         if mutation::on(Mutation::ShareByArrival) { 0 } else { self.virtual_time.max(end_tag) }
     }
 
-    /// Counts a request that enters in turn.
-    fn take_turn(&mut self, now: u64, volume: VolumeId, start: u64, cost: u64) {
+    /// Moves virtual time to the turn of a request that enters.
+    fn take_turn(&mut self, volume: VolumeId, start: u64, cost: u64) {
         self.virtual_time = self.virtual_time.max(start);
-        self.moved_at = now;
-        self.inside_all += cost;
-        self.inside += cost;
-        let flow = self.flows.entry(volume).or_default();
-        flow.inside += cost;
-        flow.end_tag = start + cost;
+        self.flows.entry(volume).or_default().end_tag = start + cost;
+    }
+
+    /// Counts a request as work until it ends or is overdue.
+    fn count(&mut self, work: Work, of: Demand) -> Age {
+        self.inside_all += work.cost;
+        if of == Demand::Backlogged {
+            self.inside += work.cost;
+        }
+        self.flows.entry(work.volume).or_default().inside += work.cost;
+        self.entries += 1;
+        let age = (work.at + self.window.overdue_ns(work.class), self.entries);
+        self.by_age.insert(age, work);
+        age
+    }
+
+    /// Takes a request from those that count as work.
+    fn uncount(&mut self, now: u64, work: &Work) {
+        self.inside_all -= work.cost;
+        let share = self.share_of(self.window.size(now));
+        let flow = self.flows.entry(work.volume).or_default();
+        flow.inside -= work.cost;
+        let mut no_longer_backlogged = 0;
+        if flow.backlogged {
+            no_longer_backlogged = work.cost;
+        }
+        if !flow.waits() && flow.inside <= share / 2 {
+            flow.grace.note(now, false);
+            if std::mem::take(&mut flow.backlogged) {
+                no_longer_backlogged += flow.inside;
+            }
+        }
+        self.inside -= no_longer_backlogged;
+    }
+
+    /// When the first request that counts as work will be overdue.
+    fn overdue_at(&self) -> u64 {
+        self.by_age.first_key_value().map_or(u64::MAX, |(&(overdue_at, _), _)| overdue_at)
+    }
+
+    /// Takes a request that is overdue from those that count as work, if there is one. Others may enter then.
+    fn uncount_overdue(&mut self, now: u64) -> bool {
+        let oldest = self.by_age.first_entry().filter(|oldest| oldest.key().0 <= now);
+        let Some(oldest) = oldest.filter(|_| !mutation::on(Mutation::CountOverdue)) else { return false };
+        let work = oldest.remove();
+        self.window.note_overdue(work.class, now - work.at);
+        self.uncount(now, &work);
+        true
     }
 
     /// Takes the request whose turn it is.
-    fn next(&mut self, now: u64) -> Option<(VolumeId, Waiting<I>)> {
+    fn next(&mut self, now: u64) -> Option<(VolumeId, Waiting<Entered<I>>)> {
         let (start, _, volume) = self.turns.pop_first()?;
         let waiting = self.flows.get_mut(&volume)?.take_next()?;
-        self.take_turn(now, volume, start, waiting.cost);
+        self.take_turn(volume, start, waiting.cost);
         let flow = self.flows.entry(volume).or_default();
         flow.delayed.requests += 1;
         flow.delayed.ns += now - waiting.since;
@@ -304,11 +284,12 @@ impl<I: Io> Gate<I> {
             virtual_time: 0,
             inside_all: 0,
             inside: 0,
+            by_age: BTreeMap::new(),
+            entries: 0,
             window: Window::new(members as u64),
             pause_until: 0,
             pause_awaited: false,
             uncharged_until: 0,
-            moved_at: 0,
             watched: false,
         };
         Rc::new(Gate {
@@ -331,6 +312,7 @@ impl<I: Io> Gate<I> {
     fn enter_charged(self: &Rc<Self>, volume: VolumeId, request: &Request, free: Free) -> Entry<I> {
         let Some((cost, class)) = cost_of(request) else { return Entry::Free };
         let now = self.io.now_coarse();
+        self.look_for_overdue(now);
         let mut state = self.state.borrow_mut();
         if let Free::Of(other) = free {
             // It was not charged so far, and is taken for active, and for one that had more than its share.
@@ -355,11 +337,9 @@ impl<I: Io> Gate<I> {
             flow.grace.note(now, true);
         }
         if !flow.backlogged && (fits || has_grace && flow.grace.is_left(now)) {
-            flow.inside += cost;
-            let is_quiet = flow.inside <= quiet_share;
+            let is_quiet = flow.inside + cost <= quiet_share;
             let of = if is_quiet { Demand::Quiet } else { Demand::Below };
-            state.inside_all += cost;
-            return Entry::Now(self.entered(&state, volume, cost, class, of));
+            return Entry::Now(self.entered(&mut state, volume, cost, class, of));
         }
         let (inside, end_tag, waits) = (flow.inside, flow.end_tag, flow.waits());
         if !std::mem::replace(&mut flow.backlogged, true) {
@@ -367,8 +347,8 @@ impl<I: Io> Gate<I> {
         }
         let start = state.start_tag(end_tag);
         if state.turns.is_empty() && state.is_open(now) {
-            state.take_turn(now, volume, start, cost);
-            return Entry::Now(self.entered(&state, volume, cost, class, Demand::Backlogged));
+            state.take_turn(volume, start, cost);
+            return Entry::Now(self.entered(&mut state, volume, cost, class, Demand::Backlogged));
         }
         let (enter, entered) = promise();
         state.arrivals += 1;
@@ -384,51 +364,40 @@ impl<I: Io> Gate<I> {
         Entry::Later(entered)
     }
 
-    /// A request that is counted as being in the shard.
+    /// A request that is in the shard from now on.
     fn entered(
         self: &Rc<Self>,
-        state: &State<I>,
+        state: &mut State<I>,
         volume: VolumeId,
         cost: u64,
         class: Class,
         of: Demand,
     ) -> Entered<I> {
         let at = self.io.now();
+        let age = state.count(Work { volume, cost, class, at }, of);
         let is_undisturbed = at >= state.uncharged_until && state.is_undisturbed(cost);
-        Entered { gate: Rc::clone(self), volume, cost, class, at, of, is_undisturbed, tells: false }
+        Entered { gate: Rc::clone(self), age, of, is_undisturbed, tells: false }
     }
 
     /// A request has ended.
     fn leave(self: &Rc<Self>, left: &Entered<I>) {
-        let Entered { volume, cost, class, at, of, is_undisturbed, tells, .. } = *left;
+        let Entered { ref age, of, is_undisturbed, tells, .. } = *left;
         let now = self.io.now();
+        self.look_for_overdue(now);
         let mut state = self.state.borrow_mut();
-        state.moved_at = now;
-        let size = state.window.size(now);
+        // An overdue request does not count any more.
+        let Some(work) = state.by_age.remove(age) else { return };
+        let Work { cost, class, at, .. } = work;
         if tells {
-            let ns = now - at;
+            let (ns, size) = (now - at, state.window.size(now));
             if of == Demand::Backlogged && cost > size {
                 let pause = (u128::from(ns) * u128::from(cost - size) / u128::from(size)) as u64;
-                state.pause_until = state.pause_until.max(now + pause.min(PAUSE_MAX * ns).min(STALL_NS));
+                state.pause_until = state.pause_until.max(now + pause.min(PAUSE_MAX * ns).min(PAUSE_MAX_NS));
             }
             let is_undisturbed = is_undisturbed && state.is_undisturbed(cost);
             state.window.note(now, Ended { class, cost, ns, of, is_undisturbed });
         }
-        state.inside_all -= cost;
-        let share = state.share_of(size);
-        let flow = state.flows.entry(volume).or_default();
-        flow.inside -= cost;
-        let mut no_longer_backlogged = 0;
-        if flow.backlogged {
-            no_longer_backlogged = cost;
-        }
-        if !flow.waits() && flow.inside <= share / 2 {
-            flow.grace.note(now, false);
-            if std::mem::take(&mut flow.backlogged) {
-                no_longer_backlogged += flow.inside;
-            }
-        }
-        state.inside -= no_longer_backlogged;
+        state.uncount(now, &work);
         drop(state);
         if !mutation::on(Mutation::ShareUnwoken) {
             self.let_in();
@@ -455,8 +424,18 @@ impl<I: Io> Gate<I> {
         }
     }
 
-    fn next_if_open(self: &Rc<Self>, now: u64) -> Option<(VolumeId, Waiting<I>)> {
+    /// Lets requests in if others have become overdue.
+    fn look_for_overdue(self: &Rc<Self>, now: u64) {
+        if self.state.borrow().overdue_at() <= now {
+            self.let_in();
+        }
+    }
+
+    fn next_if_open(self: &Rc<Self>, now: u64) -> Option<(VolumeId, Waiting<Entered<I>>)> {
         let mut state = self.state.borrow_mut();
+        while state.uncount_overdue(now) {
+            self.io.mark(Mark::GateOverdue);
+        }
         if state.is_open(now) {
             return state.next(now);
         }
@@ -464,10 +443,12 @@ impl<I: Io> Gate<I> {
         None
     }
 
-    fn give_turn(self: &Rc<Self>, volume: VolumeId, next: Waiting<I>) {
+    fn give_turn(self: &Rc<Self>, volume: VolumeId, next: Waiting<Entered<I>>) {
         let Waiting { cost, class, enter, .. } = next;
         // If nothing waits for it any more, it leaves at once.
-        let entered = self.entered(&self.state.borrow(), volume, cost, class, Demand::Backlogged);
+        let mut state = self.state.borrow_mut();
+        let entered = self.entered(&mut state, volume, cost, class, Demand::Backlogged);
+        drop(state);
         enter.fulfil(entered);
     }
 
@@ -485,28 +466,20 @@ impl<I: Io> Gate<I> {
         });
     }
 
-    /// Lets requests enter beyond the window when nothing moves, as long as any wait.
+    /// Lets requests enter when others become overdue, as long as any wait.
     async fn watch(self: Rc<Self>) {
         loop {
-            self.io.sleep(STALL_NS).await;
             let now = self.io.now();
-            let mut beyond = {
+            self.look_for_overdue(now);
+            let overdue_at = {
                 let mut state = self.state.borrow_mut();
                 if state.turns.is_empty() {
                     state.watched = false;
                     return;
                 }
-                let is_stalled = now >= state.moved_at.max(state.pause_until) + STALL_NS;
-                if is_stalled { state.window.size(now) } else { 0 }
+                state.overdue_at()
             };
-            if beyond > 0 {
-                self.io.mark(Mark::GateStalled);
-            }
-            while beyond > 0 {
-                let Some((volume, next)) = ({ self.state.borrow_mut().next(now) }) else { break };
-                beyond = beyond.saturating_sub(next.cost);
-                self.give_turn(volume, next);
-            }
+            self.io.sleep(overdue_at.saturating_sub(now).clamp(LOOK_LEAST_NS, LOOK_MOST_NS)).await;
         }
     }
 
@@ -531,7 +504,7 @@ impl<I: Io> Gate<I> {
 
     /// Requests of each volume that waited for their turn.
     pub(crate) fn delayed(&self) -> BTreeMap<VolumeId, Delayed> {
-        let delayed = |(&id, flow): (&VolumeId, &Flow<I>)| (id, flow.delayed);
+        let delayed = |(&id, flow): (&VolumeId, &Flow<Entered<I>>)| (id, flow.delayed);
         self.state.borrow().flows.iter().map(delayed).filter(|(_, delayed)| delayed.requests > 0).collect()
     }
 }

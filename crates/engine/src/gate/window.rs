@@ -47,6 +47,12 @@ const PROBE_NS: u64 = 50_000_000;
 /// Requests after which a mean counts, and of which a smoothed mean tells.
 const SETTLED: u64 = 16;
 const SMOOTHED_OVER: u64 = 64;
+/// A request is overdue if it is in the shard for this many times as long as those of its class lately, or for
+/// [`OVERDUE_UNKNOWN_NS`] while that is not known.
+const OVERDUE: u64 = 32;
+const OVERDUE_UNKNOWN_NS: u64 = 100_000_000;
+/// As which multiple of what others take an overdue request counts for that, at most.
+const LATELY_MOST: u64 = 4;
 /// Classes of requests: reads and writes, by powers of two of their blocks.
 const SIZES: usize = 16;
 
@@ -98,6 +104,22 @@ impl Undisturbed {
     }
 }
 
+/// What the requests of a class take lately, disturbed or not: a smoothed mean, in which few slow ones weigh little.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lately {
+    mean_ns: u64,
+}
+
+impl Lately {
+    fn note(&mut self, ns: u64) {
+        if self.mean_ns == 0 {
+            self.mean_ns = ns;
+        }
+        let counts = ns.min(LATELY_MOST * self.mean_ns);
+        self.mean_ns = ((self.mean_ns * (SMOOTHED_OVER - 1) + counts) / SMOOTHED_OVER).max(1);
+    }
+}
+
 /// A request that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
@@ -130,6 +152,7 @@ pub(super) struct Window {
     tail: u64,
     uses_tail: bool,
     undisturbed: [Undisturbed; 2 * SIZES],
+    lately: [Lately; 2 * SIZES],
     /// Until when quiet volumes count as active.
     quiet_until: u64,
     probe_at: u64,
@@ -149,6 +172,7 @@ impl Window {
             tail: least,
             uses_tail: false,
             undisturbed: [Undisturbed::default(); 2 * SIZES],
+            lately: [Lately::default(); 2 * SIZES],
             quiet_until: 0,
             probe_at: 0,
             probe_until: 0,
@@ -182,6 +206,19 @@ impl Window {
         }
     }
 
+    /// For how long a request may be in the shard before it is overdue.
+    pub(super) fn overdue_ns(&self, class: Class) -> u64 {
+        match self.lately[usize::from(class.0)].mean_ns {
+            0 => OVERDUE_UNKNOWN_NS,
+            lately => lately * OVERDUE,
+        }
+    }
+
+    /// Notes a request that is overdue after this time.
+    pub(super) fn note_overdue(&mut self, class: Class, ns: u64) {
+        self.lately[usize::from(class.0)].note(ns);
+    }
+
     /// Notes a request that ends.
     pub(super) fn note(&mut self, now: u64, ended: Ended) {
         let Ended { class, cost, ns, of, is_undisturbed } = ended;
@@ -191,6 +228,7 @@ impl Window {
                 self.probe_until = now + PROBE_NS;
             }
         }
+        self.lately[usize::from(class.0)].note(ns);
         let undisturbed = &mut self.undisturbed[usize::from(class.0)];
         if is_undisturbed {
             self.was_undisturbed = true;
@@ -375,6 +413,25 @@ mod tests {
         let least = (1..SETTLED).map(|_| note(true)).last();
         assert_eq!(least, Some(LEAST_OF_8));
         assert!(note(true) > LEAST_OF_8);
+    }
+
+    #[test]
+    fn a_request_is_overdue_if_it_takes_much_longer_than_others() {
+        let mut window = Window::new(8);
+        assert_eq!(window.overdue_ns(READ.class), OVERDUE_UNKNOWN_NS);
+        quiet(&mut window, 0, 1, u64::MAX);
+        assert_eq!(window.overdue_ns(READ.class), OVERDUE * READ.ns);
+        // One in twenty: hardly any change.
+        for _ in 0..100 {
+            quiet(&mut window, 0, 19, u64::MAX);
+            window.note_overdue(READ.class, OVERDUE * READ.ns);
+        }
+        assert!(window.overdue_ns(READ.class) < 2 * OVERDUE * READ.ns);
+        // All of them: soon it is what a request takes.
+        let late = OVERDUE * READ.ns;
+        (0..200).for_each(|_| window.note_overdue(READ.class, late));
+        let overdue_ns = window.overdue_ns(READ.class);
+        assert!((16 * late..=OVERDUE * late).contains(&overdue_ns), "{overdue_ns}");
     }
 
     #[test]

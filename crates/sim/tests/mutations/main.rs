@@ -69,7 +69,7 @@ const OF_ELASTIC: [Mutation; 17] = [
 /// The seeds that found the defects which the first six seeds do not find. They are played before the others, to save time.
 /// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
 const FOUND_BY: [(Mutation, u64); 81] = [
-    (Mutation::AbortOpening, 37),
+    (Mutation::AbortOpening, 30),
     (Mutation::AcknowledgeEarly, 10),
     (Mutation::AlternateSlots, 60),
     (Mutation::AroundUnlocked, 497),
@@ -97,7 +97,7 @@ const FOUND_BY: [(Mutation, u64); 81] = [
     (Mutation::ForgetReaders, 677),
     (Mutation::ForgetStale, 245),
     (Mutation::ForgetStale, 372),
-    (Mutation::ForgetVoid, 29),
+    (Mutation::ForgetVoid, 47),
     (Mutation::FormBeforeCopies, 12221),
     (Mutation::GiveUpNeeded, 26),
     (Mutation::GrowMirrored, 133),
