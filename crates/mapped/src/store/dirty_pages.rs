@@ -42,6 +42,7 @@ pub(crate) struct Pages {
     map: Vec<PageState>,
     /// Changed pages, those that changed first in front.
     dirty: VecDeque<PageId>,
+    /// The sum of the LSNs of the pages that are on the members, but for those of the shard.
     lsns: u64,
 }
 
