@@ -210,12 +210,13 @@ impl<I: Io> State<I> {
     }
 
     /// Counts a request as work until it ends or is overdue.
-    fn count(&mut self, work: Work, of: Demand) -> Age {
+    fn count(&mut self, work: Work) -> Age {
         self.inside_all += work.cost;
-        if of == Demand::Backlogged {
+        let flow = self.flows.entry(work.volume).or_default();
+        flow.inside += work.cost;
+        if flow.backlogged {
             self.inside += work.cost;
         }
-        self.flows.entry(work.volume).or_default().inside += work.cost;
         self.entries += 1;
         let age = (work.at + self.window.overdue_ns(work.class), self.entries);
         self.by_age.insert(age, work);
@@ -228,17 +229,15 @@ impl<I: Io> State<I> {
         let share = self.share_of(self.window.size(now));
         let flow = self.flows.entry(work.volume).or_default();
         flow.inside -= work.cost;
-        let mut no_longer_backlogged = 0;
         if flow.backlogged {
-            no_longer_backlogged = work.cost;
+            self.inside -= work.cost;
         }
         if !flow.waits() && flow.inside <= share / 2 {
             flow.grace.note(now, false);
             if std::mem::take(&mut flow.backlogged) {
-                no_longer_backlogged += flow.inside;
+                self.inside -= flow.inside;
             }
         }
-        self.inside -= no_longer_backlogged;
     }
 
     /// When the first request that counts as work will be overdue.
@@ -248,9 +247,10 @@ impl<I: Io> State<I> {
 
     /// Takes a request that is overdue from those that count as work, if there is one. Others may enter then.
     fn uncount_overdue(&mut self, now: u64) -> bool {
-        let oldest = self.by_age.first_entry().filter(|oldest| oldest.key().0 <= now);
-        let Some(oldest) = oldest.filter(|_| !mutation::on(Mutation::CountOverdue)) else { return false };
-        let work = oldest.remove();
+        if self.overdue_at() > now || mutation::on(Mutation::CountOverdue) {
+            return false;
+        }
+        let Some((_, work)) = self.by_age.pop_first() else { return false };
         self.window.note_overdue(work.class, now - work.at);
         self.uncount(now, &work);
         true
@@ -374,7 +374,7 @@ impl<I: Io> Gate<I> {
         of: Demand,
     ) -> Entered<I> {
         let at = self.io.now();
-        let age = state.count(Work { volume, cost, class, at }, of);
+        let age = state.count(Work { volume, cost, class, at });
         let is_undisturbed = at >= state.uncharged_until && state.is_undisturbed(cost);
         Entered { gate: Rc::clone(self), age, of, is_undisturbed, tells: false }
     }

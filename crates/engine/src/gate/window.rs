@@ -22,6 +22,9 @@
 //! those of a drive whose buffer is full: then what they take now is learned, and the window grows again. If no request was
 //! undisturbed for a while, since volumes are backlogged all the time, the window is closed to its least size for a moment (as BBR
 //! does, 2016). The least window is one small request for each member.
+//!
+//! A request is *overdue* if it takes many times as long as others of its class lately, disturbed or not. Where all are late, as on
+//! drives whose buffers are full, the mean that tells so follows, and none is overdue for long.
 
 /// The least window for each member: about the cost of a read of 16 KiB.
 const LEAST: u64 = 32 << 10;
@@ -71,6 +74,11 @@ impl Class {
     }
 }
 
+/// A mean of which a new value is one part in `of`.
+fn smoothed(mean: u64, new: u64, of: u64) -> u64 {
+    (mean * (of - 1) + new) / of
+}
+
 /// Latencies of the undisturbed requests of a class: the mean of the first ones, then a smoothed mean, and their deviation from it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Undisturbed {
@@ -83,9 +91,8 @@ impl Undisturbed {
     fn note(&mut self, ns: u64) {
         self.seen += 1;
         let of = self.seen.min(SMOOTHED_OVER);
-        let smooth = |old: u64, new: u64| (old * (of - 1) + new) / of;
-        self.deviation_ns = smooth(self.deviation_ns, ns.abs_diff(self.mean_ns));
-        self.mean_ns = smooth(self.mean_ns, ns);
+        self.deviation_ns = smoothed(self.deviation_ns, ns.abs_diff(self.mean_ns), of);
+        self.mean_ns = smoothed(self.mean_ns, ns, of);
     }
 
     fn is_settled(&self) -> bool {
@@ -116,7 +123,7 @@ impl Lately {
             self.mean_ns = ns;
         }
         let counts = ns.min(LATELY_MOST * self.mean_ns);
-        self.mean_ns = ((self.mean_ns * (SMOOTHED_OVER - 1) + counts) / SMOOTHED_OVER).max(1);
+        self.mean_ns = smoothed(self.mean_ns, counts, SMOOTHED_OVER).max(1);
     }
 }
 
