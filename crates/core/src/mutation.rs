@@ -195,6 +195,8 @@ pub enum Mutation {
     ShareUnwoken,
     /// Let requests of volumes that want more than their share enter in the order of their arrival.
     ShareByArrival,
+    /// Let reads of a volume wait for their share while its writes do.
+    ShareLane,
     /// Take the table pages that an opening finds for all that there are.
     TrustFoundPages,
     /// Let volumes have more than their share for ever.
@@ -251,7 +253,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 121] = [
+    pub const ALL: [Mutation; 122] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -369,6 +371,7 @@ impl Mutation {
         Mutation::LimitUnseen,
         Mutation::ShareUnwoken,
         Mutation::ShareByArrival,
+        Mutation::ShareLane,
         Mutation::EndlessGrace,
         Mutation::NoteAllLatencies,
         Mutation::TrustFoundPages,
@@ -377,7 +380,7 @@ impl Mutation {
 
     /// Those that the torture does not see, because they make an array worse but leave its data right, or because hardly any plan
     /// has the events that show them. Named scenarios of the simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 22] = [
+    pub const BY_SCENARIO: [Mutation; 23] = [
         Mutation::AskNoOther,
         Mutation::CountOverdue,
         Mutation::CountOutgoing,
@@ -395,6 +398,7 @@ impl Mutation {
         Mutation::OfflineUncopied,
         Mutation::OrderWithoutRoom,
         Mutation::ShareByArrival,
+        Mutation::ShareLane,
         Mutation::ShareUnwoken,
         Mutation::SwapForever,
         Mutation::TrustDirty,

@@ -8,7 +8,8 @@
 //!   and flash writes more slowly than it reads. Flushes, discards and requests for the map of a volume pass freely: others may
 //!   wait for what they do.
 //! - **Share.** While a volume has less work in the shard than its part of the window, its requests enter at once. One that wants
-//!   more is *backlogged* until it has none waiting and at most half of its share in the shard.
+//!   more is *backlogged* until it has none waiting and at most half of its share in the shard. Reads and writes are counted
+//!   apart: where writes are late, reads of the same volume may be not, and need not wait for them.
 //! - **Grace** (`grace.rs`). A volume that kept to its share lately may have more for a moment, so bursts enter at once, too. With
 //!   `Shares::Latency` there is none.
 //! - **Order.** Backlogged volumes take turns by start-time fair queuing (Goyal, Vin and Cheng, 1996): each has a start tag,
@@ -212,9 +213,9 @@ impl<I: Io> State<I> {
     /// Counts a request as work until it ends or is overdue.
     fn count(&mut self, work: Work) -> Age {
         self.inside_all += work.cost;
-        let flow = self.flows.entry(work.volume).or_default();
-        flow.inside += work.cost;
-        if flow.backlogged {
+        let lane = self.flows.entry(work.volume).or_default().lane(work.class);
+        lane.inside += work.cost;
+        if lane.backlogged {
             self.inside += work.cost;
         }
         self.entries += 1;
@@ -227,15 +228,15 @@ impl<I: Io> State<I> {
     fn uncount(&mut self, now: u64, work: &Work) {
         self.inside_all -= work.cost;
         let share = self.share_of(self.window.size(now));
-        let flow = self.flows.entry(work.volume).or_default();
-        flow.inside -= work.cost;
-        if flow.backlogged {
+        let lane = self.flows.entry(work.volume).or_default().lane(work.class);
+        lane.inside -= work.cost;
+        if lane.backlogged {
             self.inside -= work.cost;
         }
-        if !flow.waits() && flow.inside <= share / 2 {
-            flow.grace.note(now, false);
-            if std::mem::take(&mut flow.backlogged) {
-                self.inside -= flow.inside;
+        if lane.waiting.is_empty() && lane.inside <= share / 2 {
+            lane.grace.note(now, false);
+            if std::mem::take(&mut lane.backlogged) {
+                self.inside -= lane.inside;
             }
         }
     }
@@ -318,7 +319,7 @@ impl<I: Io> Gate<I> {
             // It was not charged so far, and is taken for active, and for one that had more than its share.
             self.free.set(Free::None);
             state.uncharged_until = now + UNCHARGED_NS;
-            state.flow(other, now).grace.use_up(now);
+            state.flow(other, now).use_up_grace(now);
         }
         state.flow(volume, now);
         state.count_active(now);
@@ -332,17 +333,19 @@ impl<I: Io> Gate<I> {
         let quiet_share = state.share_of(state.window.least());
         let has_grace = !state.window.uses_tail();
         let flow = state.flow(volume, now);
-        let fits = flow.inside + cost <= share;
+        let is_quiet = flow.inside() + cost <= quiet_share;
+        let (end_tag, waits) = (flow.end_tag, flow.waits());
+        let lane = flow.lane(class);
+        let fits = lane.inside + cost <= share;
         if !fits {
-            flow.grace.note(now, true);
+            lane.grace.note(now, true);
         }
-        if !flow.backlogged && (fits || has_grace && flow.grace.is_left(now)) {
-            let is_quiet = flow.inside + cost <= quiet_share;
+        if !lane.backlogged && (fits || has_grace && lane.grace.is_left(now)) {
             let of = if is_quiet { Demand::Quiet } else { Demand::Below };
             return Entry::Now(self.entered(&mut state, volume, cost, class, of));
         }
-        let (inside, end_tag, waits) = (flow.inside, flow.end_tag, flow.waits());
-        if !std::mem::replace(&mut flow.backlogged, true) {
+        let inside = lane.inside;
+        if !std::mem::replace(&mut lane.backlogged, true) {
             state.inside += inside;
         }
         let start = state.start_tag(end_tag);
@@ -499,7 +502,7 @@ impl<I: Io> Gate<I> {
     /// Forgets a volume that was deleted.
     pub(crate) fn forget(&self, volume: VolumeId) {
         let flows = &mut self.state.borrow_mut().flows;
-        flows.retain(|&id, flow| id != volume || flow.inside > 0 || flow.waits());
+        flows.retain(|&id, flow| id != volume || flow.inside() > 0 || flow.waits());
     }
 
     /// Requests of each volume that waited for their turn.

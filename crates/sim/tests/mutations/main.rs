@@ -69,13 +69,13 @@ const OF_ELASTIC: [Mutation; 17] = [
 /// The seeds that found the defects which the first six seeds do not find. They are played before the others, to save time.
 /// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
 const FOUND_BY: [(Mutation, u64); 81] = [
-    (Mutation::AbortOpening, 30),
+    (Mutation::AbortOpening, 40),
     (Mutation::AcknowledgeEarly, 10),
     (Mutation::AlternateSlots, 60),
     (Mutation::AroundUnlocked, 497),
     (Mutation::ChangeUnflushed, 23),
     (Mutation::ChangeUnlogged, 66),
-    (Mutation::CompactIntoNarrower, 110),
+    (Mutation::CompactIntoNarrower, 577),
     (Mutation::CompactTogether, 24),
     (Mutation::ConvertWithoutFlush, 46),
     (Mutation::CopiesBeforeJournal, 1682),
@@ -97,7 +97,7 @@ const FOUND_BY: [(Mutation, u64); 81] = [
     (Mutation::ForgetReaders, 677),
     (Mutation::ForgetStale, 245),
     (Mutation::ForgetStale, 372),
-    (Mutation::ForgetVoid, 47),
+    (Mutation::ForgetVoid, 57),
     (Mutation::FormBeforeCopies, 12221),
     (Mutation::GiveUpNeeded, 26),
     (Mutation::GrowMirrored, 133),
@@ -131,7 +131,7 @@ const FOUND_BY: [(Mutation, u64); 81] = [
     (Mutation::RebuildOneUnit, 103),
     (Mutation::RecordUnflushed, 2277),
     (Mutation::RecordUnplaced, 61),
-    (Mutation::RefuseUnsettled, 89),
+    (Mutation::RefuseUnsettled, 156),
     (Mutation::ReplayOutOfOrder, 10),
     (Mutation::ReuseEarly, 6),
     (Mutation::SkipAfterImage, 133),

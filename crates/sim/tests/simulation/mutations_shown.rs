@@ -24,6 +24,7 @@ fn defects_that_no_plan_shows_are_found() {
             Mutation::MoveUnsettled => protections::late_writes_move_as_well(),
             Mutation::NoteAllLatencies => shares::reads_without_content_tell_nothing(),
             Mutation::ShareByArrival => shares::greedy_volumes_are_served_alike(),
+            Mutation::ShareLane => shares::reads_do_not_wait_for_writes(),
             Mutation::ShareUnwoken => shares::ends_wake_those_that_wait(),
             Mutation::ForgetGivenUp => given_up::lost_blocks_are_written_one_by_one(),
             Mutation::GrowOntoStale => arrays::growth_awaits_the_rebuild_of_new_members(),

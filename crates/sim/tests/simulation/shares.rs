@@ -296,6 +296,21 @@ fn shares_do_not_depend_on_queue_depths() {
     greedy_volumes_are_served_alike().unwrap();
 }
 
+/// Reads of a volume do not wait for their turn while its writes do.
+pub(crate) fn reads_do_not_wait_for_writes() -> Result<(), String> {
+    let reads = Load { volume: GREEDY.volume, ..QUIET };
+    let served = serve(&[QUIET, reads, GREEDY], Shares::Balanced);
+    let (quiet, reads) = (served[0].p99(), served[1].p99());
+    let told = format!("p99 of reads is {reads} ns beside writes of their volume, {quiet} ns in another");
+    eprintln!("{told}");
+    if 4 * reads <= 5 * quiet { Ok(()) } else { Err(told) }
+}
+
+#[test]
+fn reads_enter_beside_writes_that_wait() {
+    reads_do_not_wait_for_writes().unwrap();
+}
+
 /// Each end of a request lets the next ones in.
 pub(crate) fn ends_wake_those_that_wait() -> Result<(), String> {
     let greedy = Load { writes: false, blocks: 16, ..GREEDY };
