@@ -49,6 +49,7 @@ builtin![
     "equal-state",
     "equal-load",
     "equal-load-consumer",
+    "equal-capacity",
     "bursts",
     "real-traces",
     "exchange",
