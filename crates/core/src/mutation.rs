@@ -205,6 +205,8 @@ pub enum Mutation {
     NoteAllLatencies,
     /// Let requests that wait for a member that has stopped count as work of their shard.
     CountOverdue,
+    /// Take requests of backlogged volumes for late that are so beside bursts of others.
+    BlameBacklogged,
     /// Elastic arrays: write copies of data that is not durable in the journal yet.
     CopiesBeforeJournal,
     /// Elastic arrays: record a new form before its units are durable.
@@ -253,7 +255,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 122] = [
+    pub const ALL: [Mutation; 123] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -376,12 +378,14 @@ impl Mutation {
         Mutation::NoteAllLatencies,
         Mutation::TrustFoundPages,
         Mutation::CountOverdue,
+        Mutation::BlameBacklogged,
     ];
 
     /// Those that the torture does not see, because they make an array worse but leave its data right, or because hardly any plan
     /// has the events that show them. Named scenarios of the simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 23] = [
+    pub const BY_SCENARIO: [Mutation; 24] = [
         Mutation::AskNoOther,
+        Mutation::BlameBacklogged,
         Mutation::CountOverdue,
         Mutation::CountOutgoing,
         Mutation::DemoteGrows,

@@ -37,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::gate::flow::{Flow, Waiting};
-use crate::gate::window::{Class, Demand, Ended, Window};
+use crate::gate::window::{Beside, Class, Demand, Ended, Window};
 use crate::marks::Mark;
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::VolumeId;
@@ -126,7 +126,7 @@ pub(crate) struct Entered<I: Io> {
     /// Its place among those that count as work.
     age: Age,
     of: Demand,
-    is_undisturbed: bool,
+    beside: Beside,
     /// Whether the time that it took tells what members take.
     tells: bool,
 }
@@ -190,9 +190,17 @@ impl<I: Io> State<I> {
         (window / self.active.max(1)).max(SHARE_LEAST)
     }
 
-    /// Whether no more than the least window is in the shard beside a request of this cost.
-    fn is_undisturbed(&self, cost: u64) -> bool {
-        self.inside_all - cost <= self.window.least()
+    /// What is in the shard beside a request that counts as work.
+    fn beside(&mut self, volume: VolumeId, class: Class, cost: u64) -> Beside {
+        let least = self.window.least();
+        let is_backlogged = self.flows.entry(volume).or_default().lane(class).backlogged;
+        if self.inside_all - cost <= least {
+            Beside::Little
+        } else if self.inside - if is_backlogged { cost } else { 0 } <= least {
+            Beside::Others
+        } else {
+            Beside::Much
+        }
     }
 
     fn is_open(&self, now: u64) -> bool {
@@ -378,27 +386,28 @@ impl<I: Io> Gate<I> {
     ) -> Entered<I> {
         let at = self.io.now();
         let age = state.count(Work { volume, cost, class, at });
-        let is_undisturbed = at >= state.uncharged_until && state.is_undisturbed(cost);
-        Entered { gate: Rc::clone(self), age, of, is_undisturbed, tells: false }
+        let is_known = at >= state.uncharged_until;
+        let beside = if is_known { state.beside(volume, class, cost) } else { Beside::Much };
+        Entered { gate: Rc::clone(self), age, of, beside, tells: false }
     }
 
     /// A request has ended.
     fn leave(self: &Rc<Self>, left: &Entered<I>) {
-        let Entered { ref age, of, is_undisturbed, tells, .. } = *left;
+        let Entered { ref age, of, beside, tells, .. } = *left;
         let now = self.io.now();
         self.look_for_overdue(now);
         let mut state = self.state.borrow_mut();
         // An overdue request does not count any more.
         let Some(work) = state.by_age.remove(age) else { return };
-        let Work { cost, class, at, .. } = work;
+        let Work { volume, cost, class, at } = work;
         if tells {
             let (ns, size) = (now - at, state.window.size(now));
             if of == Demand::Backlogged && cost > size {
                 let pause = (u128::from(ns) * u128::from(cost - size) / u128::from(size)) as u64;
                 state.pause_until = state.pause_until.max(now + pause.min(PAUSE_MAX * ns).min(PAUSE_MAX_NS));
             }
-            let is_undisturbed = is_undisturbed && state.is_undisturbed(cost);
-            state.window.note(now, Ended { class, cost, ns, of, is_undisturbed });
+            let beside = beside.max(state.beside(volume, class, cost));
+            state.window.note(now, Ended { class, cost, ns, of, beside });
         }
         state.uncount(now, &work);
         drop(state);

@@ -19,12 +19,18 @@
 //! What requests take undisturbed is learned for each kind and size, from those beside which at most the least window is in the
 //! shard when they enter and when they end: their smoothed mean and deviation (as Jacobson and Karels estimate round trips, 1988).
 //! While it is not known, the window shrinks until requests are undisturbed. So it does if they take longer whatever is sent, as
-//! those of a drive whose buffer is full: then what they take now is learned, and the window grows again. If no request was
-//! undisturbed for a while, since volumes are backlogged all the time, the window is closed to its least size for a moment (as BBR
-//! does, 2016). The least window is one small request for each member.
+//! those of a drive whose buffer is full: then what they take now is learned, and the window grows again. The least window is one
+//! small request for each member.
+//!
+//! Bursts of volumes that are not backlogged make requests late, too. Less work of backlogged ones does not change that, so
+//! requests of these may also take one and a half times what they take at the least window, beside whatever others do. If all
+//! of them were beside more for a while, the window is closed to its least size for a moment (as BBR does, 2016), to learn both
+//! anew.
 //!
 //! A request is *overdue* if it takes many times as long as others of its class lately, disturbed or not. Where all are late, as on
 //! drives whose buffers are full, the mean that tells so follows, and none is overdue for long.
+
+use sinew_core::mutation::{self, Mutation};
 
 /// The least window for each member: about the cost of a read of 16 KiB.
 const LEAST: u64 = 32 << 10;
@@ -35,8 +41,9 @@ const TAIL_STEP: u64 = 8;
 const TAIL_STEP_UP: u64 = TAIL_STEP * 99;
 /// What requests of backlogged volumes may take on average, in percent of what they take undisturbed,
 const KNEE_PERCENT: u64 = 400;
-/// and while quiet volumes are active.
+/// and while quiet volumes are active; of what they take at the least window, at any time.
 const KNEE_BESIDE_QUIET_PERCENT: u64 = 150;
+const KNEE_AT_LEAST_PERCENT: u64 = 150;
 /// A request that ends changes the knee window by at most this part of its cost if it was early, and if it was late by as much for
 /// each time that it took longer than it may, up to [`KNEE_LATE_MOST`] times. All requests that are under way at a time change it so
 /// by about this part: their latencies tell of the window as it was when they began.
@@ -44,7 +51,7 @@ const KNEE_STEP: f64 = 8.0;
 const KNEE_LATE_MOST: f64 = 16.0;
 /// For how long a volume counts as quiet after its last request.
 const QUIET_NS: u64 = 250_000_000;
-/// How often the window is closed to its least size unless a request was undisturbed since, and for how long.
+/// After which time without a request of a backlogged volume at the least window it is closed to that size, and for how long.
 const PROBE_EVERY_NS: u64 = 5_000_000_000;
 const PROBE_NS: u64 = 50_000_000;
 /// Requests after which a mean counts, and of which a smoothed mean tells.
@@ -79,15 +86,15 @@ fn smoothed(mean: u64, new: u64, of: u64) -> u64 {
     (mean * (of - 1) + new) / of
 }
 
-/// Latencies of the undisturbed requests of a class: the mean of the first ones, then a smoothed mean, and their deviation from it.
+/// Latencies of requests of a class: the mean of the first ones, then a smoothed mean, and their deviation from it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Undisturbed {
+struct Smoothed {
     seen: u64,
     mean_ns: u64,
     deviation_ns: u64,
 }
 
-impl Undisturbed {
+impl Smoothed {
     fn note(&mut self, ns: u64) {
         self.seen += 1;
         let of = self.seen.min(SMOOTHED_OVER);
@@ -99,15 +106,33 @@ impl Undisturbed {
         self.seen >= SETTLED
     }
 
+    fn percent_ns(&self, percent: u64) -> u64 {
+        self.mean_ns * percent / 100
+    }
+}
+
+/// What requests of a class take beside little work.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    undisturbed: Smoothed,
+    /// Those of backlogged volumes, at the least window.
+    at_least: Smoothed,
+}
+
+impl Known {
     /// Beyond this, a request of a quiet volume is late.
     fn tail_ns(&self) -> u64 {
-        (self.mean_ns + 4 * self.deviation_ns) * 3 / 2
+        (self.undisturbed.mean_ns + 4 * self.undisturbed.deviation_ns) * 3 / 2
     }
 
     /// What a request of a backlogged volume may take on average.
     fn knee_ns(&self, beside_quiet: bool) -> u64 {
         let percent = if beside_quiet { KNEE_BESIDE_QUIET_PERCENT } else { KNEE_PERCENT };
-        self.mean_ns * percent / 100
+        let undisturbed = self.undisturbed.percent_ns(percent);
+        if !self.at_least.is_settled() || mutation::on(Mutation::BlameBacklogged) {
+            return undisturbed;
+        }
+        undisturbed.max(self.at_least.percent_ns(KNEE_AT_LEAST_PERCENT))
     }
 }
 
@@ -127,6 +152,17 @@ impl Lately {
     }
 }
 
+/// What was in the shard beside a request: the more, the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Beside {
+    /// No more than the least window: it is undisturbed.
+    Little,
+    /// No more than that of backlogged volumes.
+    Others,
+    /// More.
+    Much,
+}
+
 /// A request that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
@@ -135,8 +171,8 @@ pub(super) struct Ended {
     /// How long it took in the shard.
     pub(super) ns: u64,
     pub(super) of: Demand,
-    /// Whether no more than the least window was in the shard beside it, when it entered and when it ended.
-    pub(super) is_undisturbed: bool,
+    /// When it entered or when it ended, whichever was more.
+    pub(super) beside: Beside,
 }
 
 /// What a volume wanted when a request of it entered.
@@ -158,14 +194,13 @@ pub(super) struct Window {
     knee: u64,
     tail: u64,
     uses_tail: bool,
-    undisturbed: [Undisturbed; 2 * SIZES],
+    known: [Known; 2 * SIZES],
     lately: [Lately; 2 * SIZES],
     /// Until when quiet volumes count as active.
     quiet_until: u64,
+    /// When the window is to be closed to its least size, and until when it is.
     probe_at: u64,
     probe_until: u64,
-    /// Whether a request was undisturbed since the last time that the window might have been closed.
-    was_undisturbed: bool,
 }
 
 impl Window {
@@ -178,12 +213,11 @@ impl Window {
             knee: least,
             tail: least,
             uses_tail: false,
-            undisturbed: [Undisturbed::default(); 2 * SIZES],
+            known: [Known::default(); 2 * SIZES],
             lately: [Lately::default(); 2 * SIZES],
             quiet_until: 0,
             probe_at: 0,
             probe_until: 0,
-            was_undisturbed: false,
         }
     }
 
@@ -228,27 +262,29 @@ impl Window {
 
     /// Notes a request that ends.
     pub(super) fn note(&mut self, now: u64, ended: Ended) {
-        let Ended { class, cost, ns, of, is_undisturbed } = ended;
-        if now >= self.probe_at {
-            self.probe_at = now + PROBE_EVERY_NS;
-            if !std::mem::take(&mut self.was_undisturbed) {
+        let Ended { class, cost, ns, of, beside } = ended;
+        self.lately[usize::from(class.0)].note(ns);
+        let known = &mut self.known[usize::from(class.0)];
+        if beside == Beside::Little {
+            known.undisturbed.note(ns);
+        }
+        if of == Demand::Backlogged {
+            if beside <= Beside::Others {
+                known.at_least.note(ns);
+                self.probe_at = now + PROBE_EVERY_NS;
+            } else if now >= self.probe_at {
+                self.probe_at = now + PROBE_EVERY_NS;
                 self.probe_until = now + PROBE_NS;
             }
-        }
-        self.lately[usize::from(class.0)].note(ns);
-        let undisturbed = &mut self.undisturbed[usize::from(class.0)];
-        if is_undisturbed {
-            self.was_undisturbed = true;
-            undisturbed.note(ns);
         }
         if of == Demand::Quiet {
             self.quiet_until = now + QUIET_NS;
         }
-        let undisturbed = *undisturbed;
-        match (of, undisturbed.is_settled()) {
-            (Demand::Quiet, true) => self.move_tail(now, ns > undisturbed.tail_ns()),
+        let known = *known;
+        match (of, known.undisturbed.is_settled()) {
+            (Demand::Quiet, true) => self.move_tail(now, ns > known.tail_ns()),
             (Demand::Backlogged, true) => {
-                let may_take = undisturbed.knee_ns(now < self.quiet_until);
+                let may_take = known.knee_ns(now < self.quiet_until);
                 self.move_knee(now, cost, (ns as f64 / may_take as f64 - 1.0).min(KNEE_LATE_MOST));
             }
             (Demand::Backlogged, false) => self.move_knee(now, cost, 1.0),
@@ -283,7 +319,7 @@ mod tests {
     const LEAST_OF_8: u64 = 8 * LEAST;
     /// A read of a block of a quiet volume.
     const READ: Ended =
-        Ended { class: Class(0), cost: 20 << 10, ns: MS / 10, of: Demand::Quiet, is_undisturbed: false };
+        Ended { class: Class(0), cost: 20 << 10, ns: MS / 10, of: Demand::Quiet, beside: Beside::Much };
 
     /// Requests of a quiet volume, one in 0.1 ms, of which one in `late_every` takes ten times as long.
     fn quiet(window: &mut Window, from: u64, requests: u64, late_every: u64) {
@@ -305,7 +341,7 @@ mod tests {
     /// What undisturbed requests of a class take is known.
     fn learn(window: &mut Window, class: Class, ns: u64) {
         for _ in 0..SETTLED {
-            window.undisturbed[usize::from(class.0)].note(ns);
+            window.known[usize::from(class.0)].undisturbed.note(ns);
         }
     }
 
@@ -326,7 +362,7 @@ mod tests {
             let now = from + i * MS / 10;
             let inside = (window.size(now) / cost).clamp(1, 64);
             let ns = inside.max(4) * MS / 4;
-            let ended = Ended { class, cost, ns, of: Demand::Backlogged, is_undisturbed: false };
+            let ended = Ended { class, cost, ns, of: Demand::Backlogged, beside: Beside::Much };
             window.note(now, ended);
             if window.quiet_until > 0 {
                 quiet(window, now, 1, u64::MAX);
@@ -380,6 +416,7 @@ mod tests {
         window.knee = 10 * LEAST_OF_8;
         quiet(&mut window, 0, 100, u64::MAX);
         let early = Ended { ns: MS / 20, of: Demand::Backlogged, ..READ };
+        window.note(0, early);
         for _ in 0..100 {
             window.note(100 * MS, early);
         }
@@ -395,31 +432,31 @@ mod tests {
         let class = Class::of(true, 1);
         learn(&mut window, class, MS / 10);
         window.knee = 10 * LEAST_OF_8;
-        let mut after_a_second = |from: u64, is_undisturbed| {
+        let mut after_a_second = |from: u64, beside| {
             for i in 0..1000 {
-                let ended = Ended { class, cost: 48 << 10, ns: MS, of: Demand::Backlogged, is_undisturbed };
+                let ended = Ended { class, cost: 48 << 10, ns: MS, of: Demand::Backlogged, beside };
                 window.note((from + i) * MS, ended);
             }
             window.knee
         };
-        assert_eq!(after_a_second(0, false), LEAST_OF_8);
-        assert!(after_a_second(1000, true) > 10 * LEAST_OF_8);
+        assert_eq!(after_a_second(0, Beside::Much), LEAST_OF_8);
+        assert!(after_a_second(1000, Beside::Little) > 10 * LEAST_OF_8);
     }
 
     #[test]
     fn it_shrinks_until_undisturbed_requests_are_known() {
         let mut window = Window::new(8);
         window.knee = window.most;
-        let mut note = |is_undisturbed| {
+        let mut note = |beside| {
             let class = Class::of(false, 4);
-            window.note(0, Ended { class, cost: 32 << 10, ns: MS, of: Demand::Backlogged, is_undisturbed });
+            window.note(0, Ended { class, cost: 32 << 10, ns: MS, of: Demand::Backlogged, beside });
             window.knee
         };
-        let shrinks = (0..1_000_000).map(|_| note(false)).take_while(|&knee| knee > LEAST_OF_8);
+        let shrinks = (0..1_000_000).map(|_| note(Beside::Much)).take_while(|&knee| knee > LEAST_OF_8);
         assert!(shrinks.is_sorted_by(|a, b| a > b));
-        let least = (1..SETTLED).map(|_| note(true)).last();
+        let least = (1..SETTLED).map(|_| note(Beside::Little)).last();
         assert_eq!(least, Some(LEAST_OF_8));
-        assert!(note(true) > LEAST_OF_8);
+        assert!(note(Beside::Little) > LEAST_OF_8);
     }
 
     #[test]
@@ -442,15 +479,42 @@ mod tests {
     }
 
     #[test]
-    fn it_closes_for_a_moment_if_no_request_was_undisturbed_for_a_while() {
-        let mut window = of_latency();
-        quiet(&mut window, 0, 40_000, u64::MAX);
-        assert!(window.size(4900 * MS) > LEAST_OF_8);
-        quiet(&mut window, 5000 * MS, 1, u64::MAX);
-        assert_eq!(window.size(5001 * MS), LEAST_OF_8);
-        assert!(window.size(5060 * MS) > LEAST_OF_8);
-        window.note(6000 * MS, Ended { is_undisturbed: true, ..READ });
-        quiet(&mut window, 10_000 * MS, 1, u64::MAX);
-        assert!(window.size(10_001 * MS) > LEAST_OF_8);
+    fn bursts_of_others_are_not_its_fault() {
+        let mut window = Window::new(8);
+        learn(&mut window, READ.class, READ.ns);
+        quiet(&mut window, 0, 1, u64::MAX);
+        let mut after = |beside, ns, requests: u64| {
+            for _ in 0..requests {
+                window.note(MS, Ended { ns, of: Demand::Backlogged, beside, ..READ });
+            }
+            window.knee
+        };
+        assert_eq!(after(Beside::Others, 10 * READ.ns, SETTLED - 1), LEAST_OF_8);
+        assert!(after(Beside::Others, 10 * READ.ns, 1000) > 2 * LEAST_OF_8);
+        // Nor are requests early that take as long beside more, and later ones are late.
+        let grown = after(Beside::Much, 14 * READ.ns, 100);
+        assert!(grown > 2 * LEAST_OF_8 && after(Beside::Much, 20 * READ.ns, 10_000) == LEAST_OF_8);
+        // Without bursts, the least window is fast again.
+        after(Beside::Others, READ.ns, 10 * SMOOTHED_OVER);
+        assert!(after(Beside::Much, 2 * READ.ns, 10_000) == LEAST_OF_8);
+    }
+
+    #[test]
+    fn it_closes_for_a_moment_if_backlogged_volumes_had_more_than_the_least_for_a_while() {
+        let mut window = Window::new(8);
+        learn(&mut window, READ.class, READ.ns);
+        let mut sizes_after = |at: u64, beside| {
+            window.knee = window.most;
+            window.note(at * MS, Ended { of: Demand::Backlogged, beside, ..READ });
+            [1, 60].map(|ms| window.size((at + ms) * MS) > LEAST_OF_8)
+        };
+        assert_eq!(sizes_after(0, Beside::Others), [true, true]);
+        assert_eq!(sizes_after(4999, Beside::Much), [true, true]);
+        assert_eq!(sizes_after(5000, Beside::Much), [false, true]);
+        assert_eq!(sizes_after(9000, Beside::Little), [true, true]);
+        assert_eq!(sizes_after(13_000, Beside::Much), [true, true]);
+        assert_eq!(sizes_after(14_000, Beside::Much), [false, true]);
+        quiet(&mut window, 20_000 * MS, 1, u64::MAX);
+        assert!(window.size(20_001 * MS) > LEAST_OF_8);
     }
 }

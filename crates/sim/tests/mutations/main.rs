@@ -75,7 +75,7 @@ const FOUND_BY: [(Mutation, u64); 81] = [
     (Mutation::AroundUnlocked, 497),
     (Mutation::ChangeUnflushed, 23),
     (Mutation::ChangeUnlogged, 66),
-    (Mutation::CompactIntoNarrower, 577),
+    (Mutation::CompactIntoNarrower, 187),
     (Mutation::CompactTogether, 24),
     (Mutation::ConvertWithoutFlush, 46),
     (Mutation::CopiesBeforeJournal, 1682),

@@ -14,7 +14,7 @@ use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::policy::{Policy, Shares};
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::status::Delayed;
-use sinew_sim::{DeviceConfig, OpenPool, World};
+use sinew_sim::{DeviceConfig, Latency, OpenPool, World};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const MS: u64 = 1_000_000;
@@ -66,18 +66,16 @@ struct Shared {
 impl Shared {
     /// With the volumes `quiet`, `greedy` and `third`, none of which has been active for long.
     fn new(shards: usize) -> Shared {
-        let shared = Shared::of(shards, &["quiet", "greedy", "third"]);
+        let shared = Shared::of(shards, &["quiet", "greedy", "third"], Latency::default());
         shared.world.run_for(1000 * MS).unwrap();
         shared
     }
 
-    fn of(shards: usize, volumes: &[&'static str]) -> Shared {
+    fn of(shards: usize, volumes: &[&'static str], latency: Latency) -> Shared {
         let world = World::new(5);
+        let config = DeviceConfig { latency, ..DeviceConfig::of_bytes(256 << 20) };
         let candidates: Vec<Candidate> = (0..4)
-            .map(|i| Candidate {
-                device: world.add_device(DeviceConfig::of_bytes(256 << 20)),
-                path: format!("d{i}"),
-            })
+            .map(|i| Candidate { device: world.add_device(config.clone()), path: format!("d{i}") })
             .collect();
         let kind = PoolKind::Mapped {
             protection: Protection::Mirror { copies: 2 },
@@ -216,7 +214,7 @@ fn a_volume_alone_loses_nothing() {
 #[test]
 fn the_only_volume_is_alone_from_the_start() {
     let served = [Shares::Off, Shares::Balanced].map(|shares| {
-        let shared = Shared::of(1, &["greedy"]);
+        let shared = Shared::of(1, &["greedy"], Latency::default());
         shared.set(shares);
         let served = shared.start(GREEDY);
         shared.world.run_for(200 * MS).unwrap();
@@ -262,6 +260,31 @@ fn bursts_enter_at_once() {
         let delayed = shared.delayed("greedy").requests;
         assert_eq!(delayed > 0, wait, "{shares:?}: {delayed} requests waited for their turn");
     }
+}
+
+/// Bursts of others make requests late. Less work of a backlogged volume does not change that, so it need not wait.
+pub(crate) fn bursts_of_others_keep_no_volume_out() -> Result<(), String> {
+    let latency = Latency { write_ns: MS * 3 / 10, lanes: 2, ..Latency::default() };
+    let shared = Shared::of(1, &["quiet", "greedy", "third"], latency);
+    shared.start(QUIET);
+    shared.start(Load { writes: false, blocks: 4, depth: 32, ..GREEDY });
+    for _ in 0..40 {
+        let volume = shared.pool.volume("third").unwrap();
+        for at in 0..32 {
+            let (volume, data) = (volume.clone(), Buf::zeroed(64 << 10));
+            shared.world.spawn(async move { volume.write(at * (256 << 10), data, false).await.unwrap() });
+        }
+        shared.world.run_for(25 * MS).unwrap();
+    }
+    let waiting = shared.delayed("greedy").ns as f64 / (1000 * MS) as f64;
+    let told = format!("{waiting} of 32 requests wait on average");
+    eprintln!("{told}");
+    if waiting < 8.0 { Ok(()) } else { Err(told) }
+}
+
+#[test]
+fn a_backlogged_volume_enters_beside_bursts() {
+    bursts_of_others_keep_no_volume_out().unwrap();
 }
 
 /// A volume that always wants more than its share takes turns.
