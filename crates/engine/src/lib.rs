@@ -1,9 +1,9 @@
 //! Pools: made, found again, opened, changed while in use, and used by clients.
 //!
 //! From the outside in: [`pool`] makes and finds pools, [`control`] changes them, [`shard`] is a slice of one of either
-//! kind, [`client`] gives volumes to frontends, [`handover`] takes their requests to shards of other threads. The gate lets requests
-//! of volumes into a shard in turn. ARCHITECTURE.md has the
-//! way of a request and the invariants.
+//! kind, [`client`] gives volumes to frontends, [`handover`] takes their requests to shards of other threads, on which
+//! [`thread_shards`] puts them. The gate lets requests of volumes into a shard in turn. ARCHITECTURE.md has the way of a request
+//! and the invariants.
 
 pub mod client;
 pub mod control;
@@ -12,6 +12,7 @@ pub mod handover;
 pub mod marks;
 pub mod pool;
 pub mod shard;
+pub mod thread_shards;
 
 use sinew_core::coverage::MarkName;
 

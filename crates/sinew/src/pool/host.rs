@@ -8,19 +8,14 @@ use std::rc::Rc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow, bail};
-use async_channel::{Receiver, Sender};
-use sinew_core::io::{DeviceId, Io};
-use sinew_engine::client::{PoolClient, ShardLink};
+use async_channel::Sender;
+use sinew_core::io::Io;
+use sinew_engine::client::PoolClient;
 use sinew_engine::control::{Catalog, Control};
-use sinew_engine::handover::{self, Endpoint, Handover};
 use sinew_engine::pool::md_arrays::{self, MdError, MdOptions};
 use sinew_engine::pool::{self, Candidate, Found, PoolError};
-use sinew_engine::shard;
-use sinew_format::model::config::Config;
-use sinew_members::message::ControlRequest;
-use sinew_members::message::ShardEvent;
+use sinew_engine::thread_shards::{ThreadSeed, ThreadShards, thread_seeds};
 use sinew_members::open_error::RecoverError;
-use sinew_members::open_mode::OpenMode;
 use sinew_members::recovery_report::RecoveryReport;
 use sinew_uring::threads::{pin_to, spawn_pinned};
 use sinew_uring::{Config as RuntimeConfig, Devices, Runtime, UringIo};
@@ -92,36 +87,6 @@ pub(crate) struct Idle;
 
 impl Worker for Idle {
     async fn work(self, _: usize, _: UringIo, _: PoolClient<UringIo>, _: Catalog) {}
-}
-
-/// The inputs of a thread that opens its shards.
-struct ThreadSeed {
-    /// All threads: shard i is on thread i mod `threads`.
-    threads: usize,
-    config: Config,
-    devices: Vec<Option<DeviceId>>,
-    mailboxes: Vec<(usize, Receiver<ControlRequest>)>,
-    endpoint: Endpoint,
-    events: Sender<ShardEvent>,
-    mode: OpenMode,
-    table_cache: Option<u64>,
-}
-
-impl ThreadSeed {
-    async fn open(self, io: &UringIo) -> Result<(PoolClient<UringIo>, RecoveryReport), RecoverError> {
-        let ThreadSeed { threads, config, devices, mailboxes, endpoint, events, mode, table_cache } = self;
-        let config = Rc::new(config);
-        let opened = shard::open_shards(io, &config, &devices, mailboxes, &events, mode, table_cache).await;
-        let (shards, report) = opened?;
-        let handover = Handover::new(endpoint);
-        let link = |index| match shards.get(&index) {
-            Some(shard) => ShardLink::Here(shard.clone()),
-            None => ShardLink::There { handover: Rc::clone(&handover), thread: index % threads },
-        };
-        let links = (0..config.geometry.shards()).map(link).collect();
-        handover.start(io, shards);
-        Ok((PoolClient::new(io.clone(), &config, links), report))
-    }
 }
 
 /// The kind of thing that the members belong to.
@@ -321,7 +286,7 @@ impl Attempt<'_> {
             (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();
         let control = Control::new(io.clone(), &found, senders.clone());
         io.spawn(Rc::clone(&control).run(inbox));
-        let mut seeds = seeds(&found, count, receivers, &events).into_iter();
+        let mut seeds = thread_seeds(&found, count, receivers, &events).into_iter();
         let first = seeds.next().context("a pool has at least one shard")?;
         let (opened, answers) = async_channel::bounded(count);
         for (i, seed) in seeds.enumerate() {
@@ -330,7 +295,7 @@ impl Attempt<'_> {
         }
         drop(opened);
         let failed = |error| Failure::of_recovery(error, &found, self.candidates);
-        let (client, mut recovery) = first.open(&io).await.map_err(failed)?;
+        let ThreadShards { client, mut recovery, .. } = first.open(&io).await.map_err(failed)?;
         for _ in 1..count {
             let answer = answers.recv().await.context("a thread ended before its shards were open")?;
             recovery.add(&answer.map_err(failed)?);
@@ -349,30 +314,6 @@ impl Attempt<'_> {
     }
 }
 
-fn seeds(
-    found: &Found,
-    threads: usize,
-    receivers: Vec<Receiver<ControlRequest>>,
-    events: &Sender<ShardEvent>,
-) -> Vec<ThreadSeed> {
-    let seed = |endpoint| ThreadSeed {
-        threads,
-        config: (*found.config).clone(),
-        devices: found.devices.clone(),
-        mailboxes: Vec::new(),
-        endpoint,
-        events: events.clone(),
-        mode: found.mode,
-        table_cache: found.table_cache,
-    };
-    let endpoints = handover::endpoints(threads, handover::usual_room(threads));
-    let mut seeds: Vec<ThreadSeed> = endpoints.into_iter().map(seed).collect();
-    for (shard, mailbox) in receivers.into_iter().enumerate() {
-        seeds[shard % threads].mailboxes.push((shard, mailbox));
-    }
-    seeds
-}
-
 /// The inputs of a thread beside the first.
 struct Starter {
     thread: usize,
@@ -388,8 +329,8 @@ impl Starter {
         let name = format!("sinew-{thread}");
         let handle = spawn_pinned(core, &name, runtime_config(devices), move |io| async move {
             match seed.open(&io).await {
-                Ok((client, report)) => {
-                    let _ = opened.send(Ok(report)).await;
+                Ok(ThreadShards { client, recovery, .. }) => {
+                    let _ = opened.send(Ok(recovery)).await;
                     if told.recv().await.is_ok() {
                         worker.work(thread, io, client, catalog).await;
                         // Its shards serve other threads until the end.
