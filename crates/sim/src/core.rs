@@ -143,11 +143,11 @@ impl Core {
         self.devices.get_mut(id.0 as usize)
     }
 
-    /// Issues a request.
+    /// Issues a request. `may_end`: it may end at once, if its device can do that.
     ///
     /// # Panics
     /// When the buffer of a read is shared.
-    pub(crate) fn submit(&mut self, mut op: Op) -> Ticket {
+    pub(crate) fn submit(&mut self, mut op: Op, may_end: bool) -> Ticket {
         if let Op::Read { buf, .. } = &mut op {
             buf.bytes_mut();
         }
@@ -157,6 +157,8 @@ impl Core {
             *data = deep_copy(data);
         }
         let (now, admission) = (self.now, self.admit(&op));
+        let device = op.place().and_then(|place| self.device(place.device));
+        let may_end = may_end && device.is_some_and(|device| device.config.inline);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.requests.push(Request::unused());
             self.requests.len() as u32 - 1
@@ -168,6 +170,9 @@ impl Core {
             Admission::At(at, verdict) => {
                 request.verdict = verdict;
                 self.schedule(slot, at);
+                if may_end && at == now {
+                    self.complete(slot);
+                }
             }
             Admission::Model(place, delay_ns) => {
                 request.delay_ns = delay_ns;

@@ -36,6 +36,8 @@ pub struct DeviceConfig {
     pub share_writes: bool,
     /// Do not store blocks of zeros, which saves memory. Reads are the same; random faults strike only stored blocks.
     pub drop_zeros: bool,
+    /// Requests that take no time end where they are made, as those of members in memory do, not when the caller has given way.
+    pub inline: bool,
 }
 
 impl DeviceConfig {
@@ -49,6 +51,7 @@ impl DeviceConfig {
             cache_writes: 1 << 16,
             share_writes: true,
             drop_zeros: false,
+            inline: false,
         }
     }
 }

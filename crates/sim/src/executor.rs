@@ -1,20 +1,21 @@
-//! Tasks on one thread, run first in first out, and dropped all at once at a crash.
+//! Tasks on one thread, run first in first out on each simulated core, and dropped all at once at a crash.
 //!
-//! The order of polls is a function of the order of wakes, nothing else. A crash is the only moment at which tasks are
+//! The order of polls is a function of the order of wakes and of the [cores](crate::processor), nothing else. A crash is the only moment at which tasks are
 //! dropped before they end; it works even if tasks refer to each other, since the executor drops each of them itself, and
 //! drops tasks that wake or start meanwhile as well.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cell::RefCell;
 use std::future::Future;
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use async_task::{Runnable, Task};
+use async_task::Task;
 
-/// Wakers may be sent to other threads, so the queue behind them must allow it, though here there is one thread.
-type RunQueue = Arc<Mutex<VecDeque<Runnable>>>;
+use crate::processor::Processors;
+
+/// Wakers may be sent to other threads, so the queues behind them must allow it, though here there is one thread.
+type RunQueues = Arc<Mutex<Processors>>;
 
 struct Running {
     task: Task<()>,
@@ -24,20 +25,36 @@ struct Running {
 /// The tasks of a world.
 #[derive(Default)]
 pub(crate) struct Executor {
-    ready: RunQueue,
+    processors: RunQueues,
     tasks: RefCell<Vec<Option<Running>>>,
     free: RefCell<Vec<usize>>,
-    polling: Cell<bool>,
 }
 
-fn lock(queue: &RunQueue) -> MutexGuard<'_, VecDeque<Runnable>> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(queues: &RunQueues) -> MutexGuard<'_, Processors> {
+    queues.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Executor {
-    /// Starts a task; it is polled for the first time after everything that is ready now.
+    /// The cores and the tasks that are ready on them.
+    pub(crate) fn processors(&self) -> MutexGuard<'_, Processors> {
+        lock(&self.processors)
+    }
+
+    /// Starts a task on the core of the one that is being polled, or on the first; it is polled for the first time after
+    /// everything that is ready there now.
     pub(crate) fn spawn(
         self: &Rc<Self>,
+        task: impl Future<Output = ()> + 'static,
+        spawned: &'static Location<'static>,
+    ) {
+        let core = self.processors().spawn();
+        self.spawn_on(core, task, spawned);
+    }
+
+    /// Starts a task on this core.
+    pub(crate) fn spawn_on(
+        self: &Rc<Self>,
+        core: usize,
         task: impl Future<Output = ()> + 'static,
         spawned: &'static Location<'static>,
     ) {
@@ -50,9 +67,9 @@ impl Executor {
             task.await;
             executor.ended(slot);
         };
-        let ready = Arc::clone(&self.ready);
+        let queues = Arc::clone(&self.processors);
         let (runnable, task) =
-            async_task::spawn_local(whole, move |runnable| lock(&ready).push_back(runnable));
+            async_task::spawn_local(whole, move |runnable| lock(&queues).wake(core, runnable));
         self.tasks.borrow_mut()[slot] = Some(Running { task, spawned });
         runnable.schedule();
     }
@@ -64,18 +81,17 @@ impl Executor {
         }
     }
 
-    /// Polls the task that has been ready for longest; false when none is.
-    pub(crate) fn run_one(&self) -> bool {
-        let Some(runnable) = lock(&self.ready).pop_front() else { return false };
-        self.polling.set(true);
+    /// Polls the task that has been ready for longest on a core that is free; false when there is none.
+    pub(crate) fn run_one(&self, now: u64) -> bool {
+        let Some(runnable) = ({ self.processors().begin_poll(now) }) else { return false };
         runnable.run();
-        self.polling.set(false);
+        self.processors().end_poll();
         true
     }
 
     /// Whether a task is being polled right now, that is, whether the caller is inside one.
     pub(crate) fn is_polling(&self) -> bool {
-        self.polling.get()
+        self.processors().is_polling()
     }
 
     /// Where the tasks that have not ended were started.
@@ -90,10 +106,10 @@ impl Executor {
             let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
             // Dropping the handle cancels the task and puts it on the run queue, dropping it there drops its future.
             drop(tasks);
-            while let Some(runnable) = { lock(&self.ready).pop_front() } {
+            while let Some(runnable) = { self.processors().take_any() } {
                 drop(runnable);
             }
-            if self.tasks.borrow().is_empty() && lock(&self.ready).is_empty() {
+            if self.tasks.borrow().is_empty() && self.processors().next_at().is_none() {
                 return;
             }
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use async_channel::{Receiver, Sender};
 use sinew_core::buf::Buf;
 use sinew_core::io::Io;
 use sinew_core::volume::{Extent, Volume, VolumeError};
@@ -12,6 +13,8 @@ use sinew_engine::control::Control;
 use sinew_engine::handover::{self, Handover};
 use sinew_engine::pool::{self, Candidate, Found, Opener, PoolError};
 use sinew_engine::shard::{self, Shard};
+use sinew_engine::thread_shards::thread_seeds;
+use sinew_members::message::{ControlRequest, ShardEvent};
 use sinew_members::open_error::RecoverError;
 use sinew_members::recovery_report::RecoveryReport;
 
@@ -141,6 +144,20 @@ impl OpenPool {
         open_found(io, found, Box::new(remote)).await
     }
 
+    /// Opens the pool on these devices as a server with a thread on each of the first `cores` cores does. Returns the ways of
+    /// all threads to its volumes, too, in the order of their cores.
+    ///
+    /// # Errors
+    /// As for [`OpenPool::open`].
+    pub async fn open_on_cores(
+        io: SimIo,
+        devices: Vec<Candidate>,
+        cores: usize,
+    ) -> Result<(OpenPool, Vec<SimClient>), OpenError> {
+        let found = discover(&io, &devices, &Opener::default()).await.map_err(OpenError::of_discovery)?;
+        open_on_cores(io, found, cores).await
+    }
+
     /// Opens a pool that was discovered, whether it is Sinew's or md's.
     ///
     /// # Errors
@@ -186,12 +203,7 @@ fn discover_read_only<'a>(io: &'a SimIo, devices: &'a [Candidate]) -> Boxed<'a, 
 #[inline(never)]
 fn open_found<'a>(io: SimIo, found: Found, mut remote: Remote<'a>) -> Boxed<'a, Result<OpenPool, OpenError>> {
     Box::pin(async move {
-        let shards = found.config.geometry.shards();
-        let (events, inbox) = async_channel::bounded(MAILBOX);
-        let (senders, receivers): (Vec<_>, Vec<_>) =
-            (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();
-        let control = Control::new(io.clone(), &found, senders);
-        io.spawn(Rc::clone(&control).run(inbox));
+        let (control, receivers, events) = start_control(&io, &found);
         let mailboxes = receivers.into_iter().enumerate().collect();
         let Found { config, devices, mode, table_cache, .. } = &found;
         let opened = shard::open_shards(&io, config, devices, mailboxes, &events, *mode, *table_cache).await;
@@ -209,6 +221,63 @@ fn open_found<'a>(io: SimIo, found: Found, mut remote: Remote<'a>) -> Boxed<'a, 
         control.resume(&found).await;
         Ok(OpenPool { control, client: PoolClient::new(io, &found.config, links), recovery, shards })
     })
+}
+
+#[inline(never)]
+fn open_on_cores<'a>(
+    io: SimIo,
+    found: Found,
+    cores: usize,
+) -> Boxed<'a, Result<(OpenPool, Vec<SimClient>), OpenError>> {
+    Box::pin(async move {
+        let (control, receivers, events) = start_control(&io, &found);
+        let (done, opened) = async_channel::bounded(cores);
+        for (core, seed) in thread_seeds(&found, cores, receivers, &events).into_iter().enumerate() {
+            let (io_of, done) = (io.clone(), done.clone());
+            io.spawn_on(core, async move {
+                let opened = seed.open(&io_of).await;
+                let _ = done.send((core, opened)).await;
+            });
+        }
+        drop(done);
+        let (mut clients, mut shards) = (BTreeMap::new(), Vec::new());
+        let mut recovery = RecoveryReport::default();
+        while let Ok((core, opened)) = opened.recv().await {
+            let opened = opened.map_err(|error| OpenError::of_recovery(error, &found))?;
+            recovery.add(&opened.recovery);
+            shards.extend(opened.shards.into_values());
+            clients.insert(core, SimClient { control: Rc::clone(&control), client: opened.client });
+        }
+        control.resume(&found).await;
+        let clients: Vec<SimClient> = clients.into_values().collect();
+        let client = clients[0].client.clone();
+        Ok((OpenPool { control, client, recovery, shards }, clients))
+    })
+}
+
+/// The control of a pool, the mailboxes of its shards, and where these send their events.
+type Started = (Rc<Control<SimIo>>, Vec<Receiver<ControlRequest>>, Sender<ShardEvent>);
+
+fn start_control(io: &SimIo, found: &Found) -> Started {
+    let (events, inbox) = async_channel::bounded(MAILBOX);
+    let (senders, receivers): (Vec<_>, Vec<_>) =
+        (0..found.config.geometry.shards()).map(|_| async_channel::bounded(MAILBOX)).unzip();
+    let control = Control::new(io.clone(), found, senders);
+    io.spawn(Rc::clone(&control).run(inbox));
+    (control, receivers, events)
+}
+
+/// The way of one thread to the volumes of a pool.
+pub struct SimClient {
+    control: Rc<Control<SimIo>>,
+    client: PoolClient<SimIo>,
+}
+
+impl SimClient {
+    /// A volume by name.
+    pub fn volume(&self, name: &str) -> Option<SimVolume> {
+        Some(SimVolume(self.client.volume(self.control.catalog().get(name)?)))
+    }
 }
 
 /// A volume of an open pool, for one connection. All clones are that connection.

@@ -11,7 +11,8 @@
 //!
 //! ```text
 //! world       World, SimIo: the whole and the way in
-//! executor    tasks, run queue, dropping them all at a crash
+//! executor    tasks, dropping them all at a crash
+//! processor   cores, the time that tasks take on them
 //! core        requests and the event queue
 //! device      one device: cache, durability, power loss
 //! inject      one device: the fault that a request meets
@@ -27,6 +28,7 @@
 //! thin        the physical space of a device
 //! domain      the physical space that several devices share
 //! random      seeded streams, one per purpose
+//! scaling     how throughput grows with cores
 //! torture     random pools under random faults, and the oracle
 //! trace       the hash of everything that happened
 //! ```
@@ -45,7 +47,9 @@ mod latency;
 mod lengths;
 mod model;
 mod op;
+mod processor;
 mod random;
+pub mod scaling;
 mod shared;
 mod thin;
 pub mod torture;
@@ -56,9 +60,10 @@ pub use controller::{ControllerLimits, ControllerUsage};
 pub use device::{CrashPolicy, DeviceConfig, DeviceStats, DiscardReads};
 pub use faults::{Corruption, CorruptionKind, DeviceFaults, EIO, ENOSPC, Fault, FaultCounts, OpKind};
 pub use handle::Device;
-pub use host::{OpenError, OpenPool, SimVolume};
+pub use host::{OpenError, OpenPool, SimClient, SimVolume};
 pub use latency::Latency;
 pub use lengths::{LengthOf, Lengths};
 pub use model::{Model, Usage};
+pub use processor::{ProcessorCosts, ProcessorUsage};
 pub use random::Rng;
 pub use world::{SimIo, Stuck, StuckReason, World};

@@ -28,6 +28,7 @@ use crate::device::{CrashPolicy, DeviceConfig, DeviceState, DiscardReads};
 use crate::faults::{Corruption, FaultCounts};
 use crate::handle::Device;
 use crate::op::Op;
+use crate::processor::{ProcessorCosts, ProcessorUsage};
 use crate::random::Rng;
 use crate::shared::Shared;
 
@@ -169,7 +170,17 @@ impl World {
         self.shared.core.borrow().devices.iter().map(|device| device.id).collect()
     }
 
-    /// Starts a task of the current incarnation.
+    /// From now on there are at least this many cores, and things take this long on each.
+    pub fn set_processors(&self, cores: usize, costs: ProcessorCosts) {
+        self.shared.executor.processors().set(cores, costs);
+    }
+
+    /// What each core has done since the beginning.
+    pub fn processor_usage(&self) -> Vec<ProcessorUsage> {
+        self.shared.executor.processors().usage()
+    }
+
+    /// Starts a task of the current incarnation, on the first core.
     #[track_caller]
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         self.shared.executor.spawn(task, Location::caller());
@@ -183,12 +194,20 @@ impl World {
     /// One step, if a task is ready or an event is due by `end`.
     fn step_until(&self, end: u64) -> bool {
         self.shared.reached_now.set(0);
-        let turned = self.shared.executor.run_one() || {
-            let turn = self.shared.core.borrow_mut().turn(end);
-            match turn {
-                Turn::Idle => false,
-                Turn::Done(waker) => {
+        let executor = &self.shared.executor;
+        let turned = executor.run_one(self.now()) || {
+            // Tasks that are ready wait for their cores.
+            let free_at = executor.processors().next_at();
+            let turn = self.shared.core.borrow_mut().turn(free_at.map_or(end, |at| at.min(end)));
+            match (turn, free_at) {
+                (Turn::Idle, Some(at)) if at <= end => {
+                    self.shared.core.borrow_mut().now = at;
+                    true
+                }
+                (Turn::Idle, _) => false,
+                (Turn::Done(waker), _) => {
                     if let Some(waker) = waker {
+                        executor.processors().set_now(self.now());
                         waker.wake();
                     }
                     true
@@ -388,6 +407,15 @@ pub struct SimIo {
 }
 
 impl SimIo {
+    /// Starts a task on this core; tasks that it starts run there, too.
+    ///
+    /// # Panics
+    /// When there is no such core.
+    #[track_caller]
+    pub fn spawn_on(&self, core: usize, task: impl Future<Output = ()> + 'static) {
+        self.shared.executor.spawn_on(core, task, Location::caller());
+    }
+
     /// The request is issued at the first poll.
     fn request(&self, op: Op) -> Pending {
         let incarnation = self.shared.core.borrow().incarnation;
@@ -519,7 +547,11 @@ impl Future for Pending {
             return Poll::Pending;
         }
         let ticket = match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::New(op) => core.submit(op),
+            Stage::New(op) => {
+                let place = op.place();
+                let may_end = place.is_some_and(|place| shared.executor.processors().request(place.bytes));
+                core.submit(op, may_end)
+            }
             Stage::Waiting(ticket) => ticket,
             Stage::Over => panic!("a request was polled after its end"),
         };

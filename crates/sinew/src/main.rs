@@ -74,6 +74,7 @@ enum Command {
     Workload(commands::workload::WorkloadCommand),
     Torture(commands::lab::TortureArgs),
     Experiment(commands::lab::ExperimentArgs),
+    Scaling(commands::lab::ScalingArgs),
     #[command(subcommand, hide = true)]
     Generate(commands::generate::GenerateCommand),
 }
@@ -111,6 +112,7 @@ fn main() -> ExitCode {
         Command::Workload(command) => commands::workload::run(command),
         Command::Torture(args) => commands::lab::torture(args),
         Command::Experiment(args) => commands::lab::experiment(args),
+        Command::Scaling(args) => commands::lab::scaling(&args),
         Command::Generate(command) => commands::generate::run(command, Sinew::command()),
     };
     match result {

@@ -7,7 +7,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Pools", &["up", "serve", "pool", "array", "volume", "member", "ublk"]),
     ("State", &["top", "events", "metrics", "topology", "layout"]),
     ("Upkeep and settings", &["scrub", "throttle", "latency", "policy"]),
-    ("Measurement and tests", &["bench", "replay", "workload", "torture", "experiment"]),
+    ("Measurement and tests", &["bench", "replay", "workload", "torture", "experiment", "scaling"]),
 ];
 
 /// The template of the help, in which the groups stand for clap's list of commands.

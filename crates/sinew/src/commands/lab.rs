@@ -3,7 +3,9 @@
 //! `without_lab` has the same names for a binary without the feature.
 
 mod experiment;
+mod scaling;
 mod torture;
 
 pub(crate) use experiment::{ExperimentArgs, run as experiment};
+pub(crate) use scaling::{ScalingArgs, run as scaling};
 pub(crate) use torture::{TortureArgs, expects_panics, run as torture};

@@ -21,6 +21,14 @@ pub(crate) struct ExperimentArgs {
     ignored: Ignored,
 }
 
+/// Throughput on simulated cores; needs the feature `lab`.
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct ScalingArgs {
+    #[command(flatten)]
+    ignored: Ignored,
+}
+
 /// All arguments: the answer is the same for all of them.
 #[derive(Args)]
 struct Ignored {
@@ -42,6 +50,14 @@ pub(crate) fn torture(args: TortureArgs) -> Result<()> {
 /// Always: says how to build a binary that has the command.
 pub(crate) fn experiment(args: ExperimentArgs) -> Result<()> {
     refuse("experiment", &args.ignored)
+}
+
+/// Refuses `sinew scaling`.
+///
+/// # Errors
+/// Always: says how to build a binary that has the command.
+pub(crate) fn scaling(args: &ScalingArgs) -> Result<()> {
+    refuse("scaling", &args.ignored)
 }
 
 fn refuse(command: &str, Ignored { arguments: _ }: &Ignored) -> Result<()> {
