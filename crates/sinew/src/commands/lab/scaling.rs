@@ -74,7 +74,7 @@ fn set(costs: &mut ProcessorCosts, (what, ns): &(String, u64)) -> Result<()> {
 /// Runs the command.
 ///
 /// # Errors
-/// When the arguments describe no load that can be simulated.
+/// When the arguments describe no load that can be simulated, or no request of it ends in time.
 pub(crate) fn run(args: &ScalingArgs) -> Result<()> {
     let write_percent = match args.rw {
         Pattern::Randread => 0,
@@ -103,7 +103,11 @@ pub(crate) fn run(args: &ScalingArgs) -> Result<()> {
             warm_up_ns: run_ns / 2,
             run_ns,
         };
-        let row = Row::of(&scaling::serve(spec)?, &spec);
+        let scaled = scaling::serve(spec)?;
+        if scaled.requests == 0 {
+            bail!("no request ended in {} ms on {cores} cores; simulate longer with --ms", args.ms);
+        }
+        let row = Row::of(&scaled, &spec);
         let by_first = row.per_core / *first.get_or_insert(row.per_core);
         if args.json {
             rows.push(row.json(&spec, by_first));
@@ -141,7 +145,7 @@ impl Row {
     fn of(scaled: &Scaled, spec: &ScalingSpec) -> Row {
         let requests = scaled.requests;
         let sum = |of: fn(&sinew_sim::ProcessorUsage) -> u64| scaled.usage.iter().map(of).sum::<u64>() as f64;
-        let each = |of| sum(of) / requests.max(1) as f64;
+        let each = |of| sum(of) / requests as f64;
         let per_second = requests as f64 * 1e9 / spec.run_ns as f64;
         Row {
             per_second,
