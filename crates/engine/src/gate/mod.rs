@@ -193,14 +193,12 @@ impl<I: Io> State<I> {
     /// What is in the shard beside a request that counts as work.
     fn beside(&mut self, volume: VolumeId, class: Class, cost: u64) -> Beside {
         let least = self.window.least();
-        let is_backlogged = self.flows.entry(volume).or_default().lane(class).backlogged;
         if self.inside_all - cost <= least {
-            Beside::Little
-        } else if self.inside - if is_backlogged { cost } else { 0 } <= least {
-            Beside::Others
-        } else {
-            Beside::Much
+            return Beside::Little;
         }
+        let is_backlogged = self.flows.entry(volume).or_default().lane(class).backlogged;
+        let own = if is_backlogged { cost } else { 0 };
+        if self.inside - own <= least { Beside::Others } else { Beside::Much }
     }
 
     fn is_open(&self, now: u64) -> bool {
