@@ -1,8 +1,8 @@
 //! Tasks on one thread, run first in first out on each simulated core, and dropped all at once at a crash.
 //!
-//! The order of polls is a function of the order of wakes and of the [cores](crate::processor), nothing else. A crash is the only moment at which tasks are
-//! dropped before they end; it works even if tasks refer to each other, since the executor drops each of them itself, and
-//! drops tasks that wake or start meanwhile as well.
+//! The order of polls is a function of the order of wakes and of the [cores](crate::processor), nothing else. A crash is the
+//! only moment at which tasks are dropped before they end; it works even if tasks refer to each other, since the executor
+//! drops each of them itself, and drops tasks that wake or start meanwhile as well.
 
 use std::cell::RefCell;
 use std::future::Future;

@@ -27,7 +27,7 @@ const MAILBOX: usize = 64;
 pub struct OpenPool {
     /// Its control.
     pub control: Rc<Control<SimIo>>,
-    client: PoolClient<SimIo>,
+    client: SimClient,
     pub(crate) recovery: RecoveryReport,
     shards: Vec<Shard<SimIo>>,
 }
@@ -182,7 +182,7 @@ impl OpenPool {
 
     /// A volume by name.
     pub fn volume(&self, name: &str) -> Option<SimVolume> {
-        Some(SimVolume(self.client.volume(self.control.catalog().get(name)?)))
+        self.client.volume(name)
     }
 }
 
@@ -219,7 +219,9 @@ fn open_found<'a>(io: SimIo, found: Found, mut remote: Remote<'a>) -> Boxed<'a, 
         there.start(&io, shards.clone());
         let shards: Vec<Shard<SimIo>> = shards.into_values().collect();
         control.resume(&found).await;
-        Ok(OpenPool { control, client: PoolClient::new(io, &found.config, links), recovery, shards })
+        let client = PoolClient::new(io, &found.config, links);
+        let client = SimClient { control: Rc::clone(&control), client };
+        Ok(OpenPool { control, client, recovery, shards })
     })
 }
 
@@ -250,7 +252,7 @@ fn open_on_cores<'a>(
         }
         control.resume(&found).await;
         let clients: Vec<SimClient> = clients.into_values().collect();
-        let client = clients[0].client.clone();
+        let client = clients[0].clone();
         Ok((OpenPool { control, client, recovery, shards }, clients))
     })
 }
@@ -268,6 +270,7 @@ fn start_control(io: &SimIo, found: &Found) -> Started {
 }
 
 /// The way of one thread to the volumes of a pool.
+#[derive(Clone)]
 pub struct SimClient {
     control: Rc<Control<SimIo>>,
     client: PoolClient<SimIo>,

@@ -44,8 +44,6 @@ pub struct ProcessorUsage {
     pub busy_ns: u64,
     /// Polls of tasks.
     pub polls: u64,
-    /// Tasks that were started.
-    pub spawns: u64,
     /// Requests to devices.
     pub requests: u64,
     /// Blocks that these requests moved.
@@ -79,7 +77,6 @@ impl Sub for ProcessorUsage {
         ProcessorUsage {
             busy_ns: self.busy_ns - before.busy_ns,
             polls: self.polls - before.polls,
-            spawns: self.spawns - before.spawns,
             requests: self.requests - before.requests,
             blocks: self.blocks - before.blocks,
             rings: self.rings - before.rings,
@@ -117,7 +114,7 @@ pub(crate) struct Processors {
     costs: ProcessorCosts,
     now: u64,
     /// The core whose task is being polled.
-    polls: Option<usize>,
+    polling: Option<usize>,
 }
 
 impl Default for Processors {
@@ -126,7 +123,7 @@ impl Default for Processors {
             cores: vec![Processor::default()],
             costs: ProcessorCosts::default(),
             now: 0,
-            polls: None,
+            polling: None,
         }
     }
 }
@@ -146,8 +143,7 @@ impl Processors {
 
     /// The task that is being polled starts another one. Returns the core that this runs on.
     pub(crate) fn spawn(&mut self) -> usize {
-        let Some(core) = self.polls else { return 0 };
-        self.cores[core].usage.spawns += 1;
+        let Some(core) = self.polling else { return 0 };
         self.take(core, self.costs.spawn_ns);
         core
     }
@@ -156,7 +152,7 @@ impl Processors {
     pub(crate) fn wake(&mut self, core: usize, task: Runnable) {
         let (now, costs) = (self.now, self.costs);
         let woken = &mut self.cores[core];
-        let sleeps = self.polls != Some(core)
+        let sleeps = self.polling != Some(core)
             && woken.ready.is_empty()
             && costs.wake_ns > 0
             && woken.free_at + costs.spin_ns <= now;
@@ -165,7 +161,7 @@ impl Processors {
             woken.free_at = now + costs.wake_ns;
             woken.usage.wakes += 1;
         }
-        if let Some(waker) = self.polls.filter(|&waker| waker != core) {
+        if let Some(waker) = self.polling.filter(|&waker| waker != core) {
             self.cores[waker].usage.rings += 1;
             self.take(waker, costs.ring_ns + if sleeps { costs.call_ns } else { 0 });
         }
@@ -180,7 +176,7 @@ impl Processors {
     /// The task that is being polled makes a request of this many bytes to a device. Returns whether it may wait for the end
     /// without giving way.
     pub(crate) fn request(&mut self, bytes: u64) -> bool {
-        let Some(core) = self.polls else { return false };
+        let Some(core) = self.polling else { return false };
         let blocks = bytes / BLOCK_BYTES as u64;
         let processor = &mut self.cores[core];
         processor.usage.requests += 1;
@@ -204,7 +200,7 @@ impl Processors {
         if processor.free_at > now {
             return None;
         }
-        self.polls = Some(core);
+        self.polling = Some(core);
         self.cores[core].free_at = now;
         self.cores[core].begin_turn();
         self.cores[core].usage.polls += 1;
@@ -214,7 +210,7 @@ impl Processors {
 
     /// The task gives way.
     pub(crate) fn end_poll(&mut self) {
-        self.polls = None;
+        self.polling = None;
     }
 
     /// When the next core is free that has a ready task.
@@ -228,6 +224,6 @@ impl Processors {
     }
 
     pub(crate) fn is_polling(&self) -> bool {
-        self.polls.is_some()
+        self.polling.is_some()
     }
 }

@@ -20,7 +20,7 @@ const POLL: ProcessorCosts = ProcessorCosts {
     spin_ns: 0,
 };
 
-/// Two tasks of ten polls each, on these cores. Returns when both have ended.
+/// Two tasks of ten polls each, on these cores. Returns for how long the busier core was busy.
 fn two_tasks(cores: [usize; 2], costs: ProcessorCosts) -> u64 {
     let world = World::new(1);
     world.set_processors(2, costs);
@@ -35,7 +35,6 @@ fn two_tasks(cores: [usize; 2], costs: ProcessorCosts) -> u64 {
         });
     }
     world.run_until(|| left.get() == 0).unwrap();
-    // Until the cores are free again, too.
     assert_eq!(world.processor_usage().iter().map(|usage| usage.polls).sum::<u64>(), 20);
     world.processor_usage().iter().map(|usage| usage.busy_ns).max().unwrap()
 }

@@ -20,6 +20,8 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 const MS: u64 = 1_000_000;
 const VOLUME_BYTES: u64 = 32 << 20;
 
+const VOLUMES: [&str; 3] = ["quiet", "greedy", "third"];
+
 /// After this time, a volume that always wants more than its share takes turns.
 const GRACE_ENDS: u64 = 300 * MS;
 
@@ -64,9 +66,9 @@ struct Shared {
 }
 
 impl Shared {
-    /// With the volumes `quiet`, `greedy` and `third`, none of which has been active for long.
+    /// With all [`VOLUMES`], none of which has been active for long.
     fn new(shards: usize) -> Shared {
-        let shared = Shared::of(shards, &["quiet", "greedy", "third"], Latency::default());
+        let shared = Shared::of(shards, &VOLUMES, Latency::default());
         shared.world.run_for(1000 * MS).unwrap();
         shared
     }
@@ -265,7 +267,7 @@ fn bursts_enter_at_once() {
 /// Bursts of others make requests late. Less work of a backlogged volume does not change that, so it need not wait.
 pub(crate) fn bursts_of_others_keep_no_volume_out() -> Result<(), String> {
     let latency = Latency { write_ns: MS * 3 / 10, lanes: 2, ..Latency::default() };
-    let shared = Shared::of(1, &["quiet", "greedy", "third"], latency);
+    let shared = Shared::of(1, &VOLUMES, latency);
     shared.start(QUIET);
     shared.start(Load { writes: false, blocks: 4, depth: 32, ..GREEDY });
     for _ in 0..40 {

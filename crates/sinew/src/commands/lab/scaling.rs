@@ -39,7 +39,7 @@ pub(crate) struct ScalingArgs {
     /// What takes time on a core, in nanoseconds: poll, spawn, request, block, ring, call, wake or spin, as in poll=300;
     /// can be given several times.
     #[arg(long = "cost", value_name = "WHAT=NS", value_parser = cost)]
-    costs: Vec<(String, u64)>,
+    costs: Vec<(Place, u64)>,
     /// The seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -48,27 +48,27 @@ pub(crate) struct ScalingArgs {
     json: bool,
 }
 
-fn cost(text: &str) -> Result<(String, u64)> {
-    let Some((what, ns)) = text.split_once('=') else { bail!("say WHAT=NS, as in poll=300") };
-    let cost = (what.to_owned(), ns.parse()?);
-    set(&mut ProcessorCosts::default(), &cost)?;
-    Ok(cost)
-}
+/// A cost in its place.
+type Place = fn(&mut ProcessorCosts) -> &mut u64;
 
-fn set(costs: &mut ProcessorCosts, (what, ns): &(String, u64)) -> Result<()> {
-    let place = match what.as_str() {
-        "poll" => &mut costs.poll_ns,
-        "spawn" => &mut costs.spawn_ns,
-        "request" => &mut costs.request_ns,
-        "block" => &mut costs.block_ns,
-        "ring" => &mut costs.ring_ns,
-        "call" => &mut costs.call_ns,
-        "wake" => &mut costs.wake_ns,
-        "spin" => &mut costs.spin_ns,
-        _ => bail!("{what} is no cost: poll, spawn, request, block, ring, call, wake or spin"),
+/// The costs by their names.
+const COSTS: [(&str, Place); 8] = [
+    ("poll", |costs| &mut costs.poll_ns),
+    ("spawn", |costs| &mut costs.spawn_ns),
+    ("request", |costs| &mut costs.request_ns),
+    ("block", |costs| &mut costs.block_ns),
+    ("ring", |costs| &mut costs.ring_ns),
+    ("call", |costs| &mut costs.call_ns),
+    ("wake", |costs| &mut costs.wake_ns),
+    ("spin", |costs| &mut costs.spin_ns),
+];
+
+fn cost(text: &str) -> Result<(Place, u64)> {
+    let Some((what, ns)) = text.split_once('=') else { bail!("say WHAT=NS, as in poll=300") };
+    let Some((_, place)) = COSTS.into_iter().find(|(name, _)| *name == what) else {
+        bail!("{what} is no cost: {}", COSTS.map(|(name, _)| name).join(", "));
     };
-    *place = *ns;
-    Ok(())
+    Ok((place, ns.parse()?))
 }
 
 /// Runs the command.
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &ScalingArgs) -> Result<()> {
         bail!("--bs is a multiple of 4K, up to {}", units::bytes(scaling::REQUEST_BYTES_MAX));
     }
     let mut costs = ProcessorCosts::measured();
-    args.costs.iter().try_for_each(|cost| set(&mut costs, cost))?;
+    args.costs.iter().for_each(|&(place, ns)| *place(&mut costs) = ns);
     let run_ns = u64::from(args.ms) * 1_000_000;
     let heads = ["cores", "requests/s", "per core", "busy", "polls", "requests", "rings", "wakes"];
     let mut table = Table::of_numbers(&heads);
@@ -116,11 +116,8 @@ pub(crate) fn run(args: &ScalingArgs) -> Result<()> {
         }
     }
     if args.json {
-        let costs = json!({
-            "poll_ns": costs.poll_ns, "spawn_ns": costs.spawn_ns, "request_ns": costs.request_ns,
-            "block_ns": costs.block_ns, "ring_ns": costs.ring_ns, "call_ns": costs.call_ns,
-            "wake_ns": costs.wake_ns, "spin_ns": costs.spin_ns,
-        });
+        let costs = COSTS.map(|(name, place)| (format!("{name}_ns"), json!(*place(&mut costs))));
+        let costs: serde_json::Map<_, _> = costs.into_iter().collect();
         say!("{:#}", json!({ "costs": costs, "runs": rows }));
     } else {
         table.print();
