@@ -185,6 +185,12 @@ pub enum Mutation {
     EvictShort,
     /// Write a table page without the slots that are absent.
     EncodeAbsent,
+    /// Do not keep map pages in memory until the records of a write are applied.
+    UnpinEarly,
+    /// Do not count the blocks of map pages that an opening leaves on the members.
+    LeaveOutUncounted,
+    /// Let changed table pages take more memory than they may.
+    CrowdCache,
     /// Do not tell the sender of a full ring between threads that there is room.
     HideRoom,
     /// Do not charge the limits of a volume with requests that had to wait for them.
@@ -255,7 +261,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 123] = [
+    pub const ALL: [Mutation; 126] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -368,6 +374,9 @@ impl Mutation {
         Mutation::EvictUnwritten,
         Mutation::EvictShort,
         Mutation::EncodeAbsent,
+        Mutation::UnpinEarly,
+        Mutation::LeaveOutUncounted,
+        Mutation::CrowdCache,
         Mutation::HideRoom,
         Mutation::LimitUncharged,
         Mutation::LimitUnseen,
@@ -383,11 +392,12 @@ impl Mutation {
 
     /// Those that the torture does not see, because they make an array worse but leave its data right, or because hardly any plan
     /// has the events that show them. Named scenarios of the simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 24] = [
+    pub const BY_SCENARIO: [Mutation; 25] = [
         Mutation::AskNoOther,
         Mutation::BlameBacklogged,
         Mutation::CountOverdue,
         Mutation::CountOutgoing,
+        Mutation::CrowdCache,
         Mutation::DemoteGrows,
         Mutation::EndlessGrace,
         Mutation::EvictShort,

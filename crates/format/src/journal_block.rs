@@ -6,6 +6,7 @@ use sinew_core::ids::{ChunkAddr, Lsn, MemberId, ShardBlock, SlotNo, StripeId, Vo
 
 use crate::FORMAT_VERSION;
 use crate::codec::{DecodeError, Reader, Writer};
+use crate::model::mapped_geometry::map_page;
 use crate::model::stripe_form::StripeForm;
 use sinew_core::ids::Uuid;
 
@@ -136,6 +137,17 @@ const NONE: u32 = u32::MAX;
 const LSN_LIMIT: Lsn = 1 << 62;
 
 impl Record {
+    /// The map page that the record changes, if it changes one.
+    pub fn map_page(&self) -> Option<u32> {
+        match self {
+            Record::Write { block, .. } | Record::Move { block, .. } | Record::Unmap { block, .. } => {
+                Some(map_page(*block))
+            }
+            Record::PageOwner { page, .. } | Record::PageDrop { page } => Some(*page),
+            _ => None,
+        }
+    }
+
     /// Bytes the record takes in a block.
     pub fn encoded_len(&self) -> usize {
         match self {

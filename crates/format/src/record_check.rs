@@ -7,8 +7,7 @@
 use crate::codec::DecodeError;
 use crate::journal_block::Record;
 use crate::model::config::Config;
-use crate::model::mapped_geometry::MappedGeometry;
-use crate::model::mapped_geometry::PAGE_INDICES;
+use crate::model::mapped_geometry::{MappedGeometry, PAGE_INDICES, map_page};
 use crate::model::stripe_form::StripeForm;
 use crate::table_page::PageId;
 use sinew_core::ids::{ChunkAddr, ShardBlock, SlotNo, StripeId};
@@ -118,7 +117,7 @@ impl RecordCheck {
 
     /// Checks a range of blocks, which has to lie in one map page.
     fn blocks(&self, block: ShardBlock, count: u32) -> Check {
-        self.page(PageId::Map(block.0 / PAGE_INDICES))?;
+        self.page(PageId::Map(map_page(block)))?;
         check((1..=PAGE_INDICES - block.0 % PAGE_INDICES).contains(&count), "blocks")
     }
 

@@ -26,7 +26,7 @@ impl LoadedTables {
     /// # Errors
     /// When the content is impossible in this pool.
     pub fn load(&mut self, page: PageId, lsn: u64, bytes: &[u8]) -> Result<(), DecodeError> {
-        self.tables.load_page(page, bytes, &self.bounds, usize::MAX)?;
+        self.tables.load_page(page, bytes, &self.bounds, u64::MAX)?;
         self.tables.pages.loaded(page, lsn, Vec::new());
         Ok(())
     }

@@ -224,16 +224,22 @@ sinew_core::coverage_marks! {
     ScrubPageBad,
     /// Absent slots were read.
     SlotsRead,
-    /// Absent slots were being read for another user.
-    SlotsAwaited,
-    /// A page was written elsewhere while its slots were read.
-    SlotsReadAgain,
-    /// No copy of a page with absent slots could be read.
-    SlotsLost,
-    /// A copy of a page with absent slots was bad, another good.
-    SlotsCopyBad,
+    /// An absent map page was read.
+    MapRead,
+    /// An absent page was being read for another user.
+    PageAwaited,
+    /// A page was written elsewhere while it was read.
+    PageReadAgain,
+    /// No copy of an absent page could be read.
+    PageLost,
+    /// A copy of an absent page was bad, another good.
+    PageCopyBad,
     /// Slots were taken out of memory.
     SlotsEvicted,
+    /// A map page was taken out of memory.
+    MapEvicted,
+    /// A task waited for changed pages to be written before it had another read into memory.
+    CacheAwaited,
     /// Part of a region had to be read piece by piece at recovery.
     RecoverPiecewise,
     /// A piece could not be read.
@@ -242,6 +248,8 @@ sinew_core::coverage_marks! {
     RecoverPageOlder,
     /// Slots that were left on the members were read, since records not known durable are about their stripes.
     RecoverSlotsRead,
+    /// A map page that was left on the members was read, since a record changes it.
+    RecoverMapRead,
     /// A record without a good copy of its data was dropped.
     RecoverDropped,
     /// A stripe's end was dropped, since dropping another record had brought a block back to it.

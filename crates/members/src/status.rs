@@ -73,8 +73,10 @@ counters! {
     discards,
     /// Rounds of flushing the members.
     flushes,
-    /// Table pages read since the owners and checksums of their slots were not in memory.
+    /// Pages of the stripe table read since the owners and checksums of their slots were not in memory.
     slot_pages_read,
+    /// Pages of the block map read since they were not in memory.
+    map_pages_read,
     /// Mirrored stripes opened for small writes.
     stripes_opened,
     /// Full stripes written in their final form.

@@ -34,12 +34,15 @@ impl<I: Io> Checkpointer<I> {
         Checkpointer { store }
     }
 
-    /// The task that writes a checkpoint whenever the journal is half full or a page lacks a copy. It never ends.
+    /// The task that writes a checkpoint whenever the journal is half full, a page lacks a copy, or changed pages take more memory than
+    /// they may. It never ends.
     pub(crate) async fn run(self: Rc<Self>) {
         loop {
             self.store.wakeups().checkpoint.kicked().await;
             while self.is_due() {
-                if !self.round().await {
+                let came_to_something = self.round().await;
+                self.store.wakeups().checkpointed.notify();
+                if !came_to_something {
                     if self.store.is_closing() && self.is_blocked() {
                         break;
                     }
@@ -58,6 +61,7 @@ impl<I: Io> Checkpointer<I> {
         alive
             && (self.store.journal().used() > half
                 || self.store.needs_redundancy()
+                || self.store.is_cache_crowded()
                 || self.store.is_closing() && !self.store.is_clean())
     }
 
@@ -101,12 +105,12 @@ impl<I: Io> Checkpointer<I> {
         }
         unwritten.sort_by_key(|s| s.since);
         self.store.put_back(unwritten);
-        self.store.evict_slots();
+        self.store.evict_pages();
         let short = self.store.note_short_pages();
-        durable && (self.advance_tail().await || !short) && !self.store.slots_are_lost()
+        durable && (self.advance_tail().await || !short) && !self.store.has_lost_pages()
     }
 
-    /// Takes the pages that changed first, up to one whose slots cannot be read. Clients run between any two.
+    /// Takes the pages that changed first, up to one that is absent and cannot be read. Clients run between any two.
     async fn take_snapshots(&self) -> Vec<Snapshot> {
         let mut snapshots = Vec::with_capacity(ROUND_PAGES);
         while snapshots.len() < ROUND_PAGES
@@ -188,6 +192,6 @@ impl<I: Io> Checkpointer<I> {
 
     /// Whether pages cannot be written, as members have no space for them, or the rest of their content is lost.
     fn is_blocked(&self) -> bool {
-        self.store.members().is_any_full() || self.store.slots_are_lost()
+        self.store.members().is_any_full() || self.store.has_lost_pages()
     }
 }

@@ -11,11 +11,12 @@ use crate::background::io_priority::IoPriority;
 use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::chunk_allocator::Purpose;
+use crate::store::map_pins::MapPins;
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use crate::stripe::piece::{Condition, Piece};
 use sinew_core::buf::BLOCK_BYTES;
-use sinew_core::ids::{SlotNo, StripeId};
+use sinew_core::ids::StripeId;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
@@ -96,7 +97,7 @@ impl<I: Io> Compactor<I> {
             let stripes = self.choose_victims(class, slots, takes_short, taken as usize).into();
             *victims.borrow_mut() = Victims { stripes, slots, taken };
         }
-        let (mut pieces, mut locks, mut given) = (Vec::new(), Vec::new(), 0);
+        let (mut pieces, mut locks, mut maps, mut given) = (Vec::new(), Vec::new(), MapPins::none(), 0);
         while pieces.len() < slots {
             let Some(stripe) = victims.borrow_mut().stripes.pop_front() else { break };
             // Its number may be another's by now. It is short, too, if a member is back since it was chosen.
@@ -104,7 +105,7 @@ impl<I: Io> Compactor<I> {
             let lock = lock
                 .filter(|_| !self.is_of_another(class, stripe) && (takes_short || !self.is_short(stripe)));
             let Some(lock) = lock else { continue };
-            let Some(mut found) = self.read_live(stripe).await else {
+            let Some((mut found, pins)) = self.read_live(stripe).await else {
                 self.store.mark(Mark::CompactUnreadable);
                 self.unreadable.borrow_mut().insert(stripe);
                 continue;
@@ -118,6 +119,7 @@ impl<I: Io> Compactor<I> {
                 given += self.chunks_of(stripe, self.is_short(stripe));
             }
             pieces.append(&mut found);
+            maps.merge(pins);
             locks.push(lock);
         }
         if pieces.is_empty() {
@@ -154,7 +156,7 @@ impl<I: Io> Compactor<I> {
         sparse.retain(|&id| {
             found(id).state == StripeState::Mirrored && found(id).live > 0 && self.stripes.is_sparse(id)
         });
-        let all: u32 = sparse.iter().map(|&id| u32::from(found(id).live)).sum();
+        let all: u32 = sparse.iter().map(|&id| found(id).live).sum();
         self.sparse.replace(sparse);
         if all < self.store.geometry().slots_per_stripe() {
             return false;
@@ -238,7 +240,7 @@ impl<I: Io> Compactor<I> {
                 continue;
             }
             let chunks = self.chunks_of(id, is_short);
-            let live = usize::from(stripe.live);
+            let live = stripe.live as usize;
             found.insert((live * 1024 / chunks.max(1), id), (id, live, chunks));
             if found.len() > VICTIMS_MAX {
                 found.pop_last();
@@ -278,16 +280,11 @@ impl<I: Io> Compactor<I> {
         (0..columns).any(|column| g.copies_of(column).filter(|&i| homes[i].is_some()).count() < copies)
     }
 
-    /// The live blocks of a stripe with their content; `None` when one cannot be read.
-    async fn read_live(&self, stripe: StripeId) -> Option<Vec<Piece>> {
+    /// The live blocks of a stripe with their content, and pins on their map pages; `None` when one cannot be read.
+    async fn read_live(&self, stripe: StripeId) -> Option<(Vec<Piece>, MapPins)> {
         self.priority.yield_stripe_to_clients(stripe, CHUNK_BYTES).await;
         let _slots = self.store.pin_slots(stripe).await.ok()?;
-        let first = self.store.geometry().slot(stripe, 0, 0).0;
-        let slots = (first..first + self.store.geometry().slots_per_stripe()).map(SlotNo);
-        let live: Vec<SlotNo> = {
-            let tables = self.store.tables();
-            slots.filter(|&slot| tables.is_live(slot).is_some()).collect()
-        };
+        let (live, maps) = self.store.live_slots(stripe).await.ok()?;
         let mut pieces = Vec::with_capacity(live.len());
         let mut rest = live.as_slice();
         while let Some(&start) = rest.first() {
@@ -303,7 +300,7 @@ impl<I: Io> Compactor<I> {
             rest = &rest[run..];
         }
         self.store.throttle().pay(self.store.io(), CHUNK_BYTES).await;
-        Some(pieces)
+        Some((pieces, maps))
     }
 
     /// A mirrored stripe is so sparse that it is compacted instead of converted.

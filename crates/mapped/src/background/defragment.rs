@@ -54,6 +54,12 @@ impl<I: Io> Defragmenter<I> {
             self.store.mark(Mark::GatherNoRoom);
             return;
         }
+        let _volume = self.store.enter_volume(volume);
+        let Ok(_maps) = self.store.pin_maps(volume, first, self.store.geometry().slots_per_stripe()).await
+        else {
+            self.store.mark(Mark::GatherUnreadable);
+            return;
+        };
         let members = {
             let slots = self.stored(volume, first).into_iter().filter_map(|stretch| stretch.slot);
             self.store.tables().members_of(slots.map(|slot| self.store.geometry().place(slot).0))
@@ -63,7 +69,6 @@ impl<I: Io> Defragmenter<I> {
             .throttle()
             .pay(self.store.io(), self.store.geometry().data_columns as u64 * CHUNK_BYTES)
             .await;
-        let _volume = self.store.enter_volume(volume);
         // As a client's write, it may store blocks in stripes of the class that the volume has now.
         let _claim = self.store.claim_nothing();
         // Inside the epoch the slots read from are not reused, so they can stand for their content.

@@ -23,6 +23,7 @@ use sinew_core::io::{Io, yield_now};
 use sinew_core::sync::join_all;
 use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
 use sinew_format::model::stripe_form::StripeClass;
+use sinew_format::table_page::PageId;
 use sinew_members::io_priority::BackgroundWork;
 use sinew_members::message::ShardEvent;
 
@@ -97,6 +98,11 @@ impl<I: Io> ClassMover<I> {
     /// Moves the blocks of a map page that are in stripes of another class; true if there were none.
     async fn move_page(&self, volume: VolumeId, page: u32) -> bool {
         let class = self.store.class_of(volume);
+        let Ok(_map) = self.store.pin_page(PageId::Map(page)).await else {
+            self.store.mark(Mark::MoveFailed);
+            self.store.io().sleep(RETRY_NS).await;
+            return false;
+        };
         let misplaced = self.store.misplaced_in(page, class);
         for batch in misplaced.chunks(self.store.geometry().slots_per_stripe() as usize) {
             if !self.goes_on(volume) {

@@ -293,7 +293,7 @@ impl<I: Io> Scrubber<I> {
                 continue;
             }
             // The page is written anew from memory: all of it has to be there before a copy is given up.
-            let Ok(_slots) = self.store.pin_page(page).await else {
+            let Ok(_page) = self.store.pin_page(page).await else {
                 self.store.counters().scrub_unrepaired.add(1);
                 continue;
             };

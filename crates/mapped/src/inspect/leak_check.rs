@@ -38,7 +38,7 @@ fn held_requests<I: Io>(stripes: &Stripes<I>) -> Vec<String> {
         ("blocks claimed", store.room().reserved() as usize),
         ("stripes in use", stripes.busy_stripes()),
         ("full stripes not closed", stripes.appenders().map(Appender::full_stripes).sum()),
-        ("users of slots", store.slot_pins()),
+        ("users of table pages", store.page_pins() - stripes.lost_pins()),
         ("chunks waiting for release", store.allocator().releasing()),
     ];
     let some = counts.into_iter().filter(|(_, count)| *count > 0);
@@ -89,7 +89,7 @@ fn wrong_counts<I: Io>(stripes: &Stripes<I>) -> Vec<String> {
     let store = stripes.store();
     let tables = store.tables();
     let in_map = |page: u32| tables.map.page_entries(page).count() as u64;
-    let wrong = (0..tables.map.pages_end()).filter(|&page| in_map(page) != tables.live.of_page(page));
+    let wrong = tables.map.pages_in_memory().filter(|&page| in_map(page) != tables.live.of_page(page));
     let mut told: Vec<String> = wrong
         .map(|page| {
             let (shard, live, counted) = (store.index(), in_map(page), tables.live.of_page(page));
@@ -108,7 +108,7 @@ fn wrong_counts<I: Io>(stripes: &Stripes<I>) -> Vec<String> {
 fn wrong_classes<I: Io>(stripes: &Stripes<I>) -> Vec<String> {
     let store = stripes.store();
     let tables = store.tables();
-    let blocks = (0..tables.map.pages_end()).flat_map(|page| tables.map.page_entries(page));
+    let blocks = tables.map.pages_in_memory().flat_map(|page| tables.map.page_entries(page));
     let is_wrong = |volume: VolumeId, slot: u32| {
         let (stripe, ..) = store.geometry().place(SlotNo(slot));
         tables.is_of_another_class(stripe, store.class_of(volume)) && !store.is_moving(volume)

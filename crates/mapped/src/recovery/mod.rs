@@ -49,8 +49,8 @@ struct Recovery<I> {
     bounds: RecordCheck,
     members: Members<I>,
     mode: OpenMode,
-    /// Stripes whose slots are taken into memory before those of others stay on the members.
-    slots_max: usize,
+    /// Bytes of table pages that are taken into memory before others stay on the members.
+    cache_max: u64,
     tables: Tables,
     report: RecoveryReport,
     /// Parity stripes whose writing was not known durable.
@@ -99,7 +99,7 @@ impl<I: Io> Recovery<I> {
         config: Rc<Config>,
         members: Members<I>,
         mode: OpenMode,
-        slots_max: usize,
+        cache_max: u64,
         lost: BTreeSet<(Lsn, SlotNo)>,
     ) -> Recovery<I> {
         Recovery {
@@ -107,7 +107,7 @@ impl<I: Io> Recovery<I> {
             index,
             members,
             mode,
-            slots_max,
+            cache_max,
             tables: Tables::new(config.mapped()),
             bounds: RecordCheck::new(&config),
             report: RecoveryReport::default(),

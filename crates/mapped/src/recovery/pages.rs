@@ -69,8 +69,13 @@ impl<I: Io> Recovery<I> {
                 page.copies.truncate(copies);
                 // What lacks copies is to be written again, not read again.
                 let is_short = page.copies.len() < copies && !mutation::on(Mutation::EvictShort);
-                let slots_max = if is_short { usize::MAX } else { self.slots_max };
-                let loaded = self.tables.load_page(id, content.bytes(), &self.bounds, slots_max);
+                let cache_max = match id {
+                    _ if is_short => u64::MAX,
+                    // Slots come first; they leave room for the map, which is looked at before them.
+                    PageId::Shard | PageId::Stripes(_) => self.cache_max / 2,
+                    PageId::Map(_) => self.cache_max,
+                };
+                let loaded = self.tables.load_page(id, content.bytes(), &self.bounds, cache_max);
                 loaded.map_err(|error| self.damaged(format!("page {id:?}: {error}")))?;
                 self.tables.pages.loaded(id, page.lsn, page.copies);
                 self.report.pages += 1;
@@ -82,23 +87,32 @@ impl<I: Io> Recovery<I> {
     /// Takes the absent slots of stripes into memory.
     pub(super) async fn read_slots(&mut self, stripes: &BTreeSet<StripeId>) -> Result<(), RecoverError> {
         let absent = stripes.iter().filter(|&&stripe| self.tables.slots_are_absent(stripe));
-        let pages: BTreeSet<u32> = absent.map(|&stripe| self.config.mapped().stripe_page(stripe)).collect();
-        for some in pages.into_iter().collect::<Vec<_>>().chunks(PAGES_AT_ONCE) {
-            let found: Vec<(u32, FoundPage)> = some.iter().map(|&page| (page, self.found(page))).collect();
-            let read = found.iter().map(|(page, found)| self.read_page(PageId::Stripes(*page), found));
+        let page = |&stripe| PageId::Stripes(self.config.mapped().stripe_page(stripe));
+        self.read_absent(absent.map(page).collect(), Mark::RecoverSlotsRead).await
+    }
+
+    /// Takes pages into memory that are absent.
+    pub(super) async fn read_absent(
+        &mut self,
+        absent: BTreeSet<PageId>,
+        mark: Mark,
+    ) -> Result<(), RecoverError> {
+        for some in absent.into_iter().collect::<Vec<_>>().chunks(PAGES_AT_ONCE) {
+            let found: Vec<(PageId, FoundPage)> = some.iter().map(|&page| (page, self.found(page))).collect();
+            let read = found.iter().map(|(page, found)| self.read_page(*page, found));
             for (page, content) in some.iter().zip(join_all(read).await) {
-                self.io.mark(Mark::RecoverSlotsRead);
-                self.tables.fill_slots(*page, content?.bytes());
+                self.io.mark(mark);
+                self.tables.fill(*page, content?.bytes());
                 self.report.bytes_read += PAGE_BYTES as u64;
             }
         }
         Ok(())
     }
 
-    /// A page of the stripe table that was loaded.
-    fn found(&self, page: u32) -> FoundPage {
-        let (id, pages) = (PageId::Stripes(page), &self.tables.pages);
-        FoundPage { lsn: pages.stored(id), copies: pages.copies(id).to_vec() }
+    /// A page that was loaded.
+    fn found(&self, page: PageId) -> FoundPage {
+        let pages = &self.tables.pages;
+        FoundPage { lsn: pages.stored(page), copies: pages.copies(page).to_vec() }
     }
 
     /// Reads a page from any of its copies.

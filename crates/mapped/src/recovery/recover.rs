@@ -7,7 +7,6 @@ use crate::marks::Mark;
 use crate::recovery::{JournalEnds, Recovery};
 use crate::store::chunk_allocator::ChunkAllocator;
 use crate::store::journal::Journal;
-use crate::store::slot_pins::stripes_with_slots;
 use crate::store::tables::StripeState;
 use crate::store::{Store, StoreParts};
 use sinew_core::ids::StripeId;
@@ -39,8 +38,8 @@ pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I
     let members = Members::new(io.clone(), index, control, &config.members, devices, mode);
     // What is known of a pool is found from all of its tables, if some are missing.
     let bound = table_cache.filter(|_| mode != OpenMode::LastResort);
-    let slots_max = stripes_with_slots(&config.mapped(), bound);
-    let mut recovery = Recovery::new(io, index, config, members, mode, slots_max, BTreeSet::new());
+    let cache_max = bound.unwrap_or(u64::MAX);
+    let mut recovery = Recovery::new(io, index, config, members, mode, cache_max, BTreeSet::new());
     let ends = loop {
         recovery.load_pages().await?;
         let ends = recovery.replay().await?;
@@ -56,7 +55,7 @@ pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I
         }
         recovery.io.mark(Mark::RecoverAgain);
         let Recovery { io, config, members, lost, .. } = recovery;
-        recovery = Recovery::new(io, index, config, members, mode, slots_max, lost);
+        recovery = Recovery::new(io, index, config, members, mode, cache_max, lost);
     };
     recovery.rewrite_unflushed(ends.tail).await?;
     recovery.flush().await?;
@@ -65,8 +64,12 @@ pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I
     }
     let mut report = recovery.report;
     let (touched, unmended) = (std::mem::take(&mut recovery.touched), std::mem::take(&mut recovery.unmended));
+    let moving = recovery.config.moving_volumes();
     let store = recovery.finish(ends)?;
-    store.set_slot_cache(table_cache);
+    store.set_table_cache(table_cache);
+    for volume in moving.into_iter().filter(|_| !mutation::on(Mutation::ForgetMove)) {
+        store.resume_move(volume).await;
+    }
     report.blocks_unknown = store.tables().unknown_blocks();
     Ok(Recovered { store, report, touched, unmended })
 }
@@ -106,7 +109,7 @@ impl<I: Io> Recovery<I> {
         };
         complete.map_err(|error| self.damaged(error.to_string()))?;
         let journal = Journal::new(config.epoch, ends.last, ends.tail, self.flushed);
-        let (pinned, moving) = (config.pinned_volumes(), config.moving_volumes());
+        let pinned = config.pinned_volumes();
         let store = Store::new(StoreParts {
             io: self.io,
             index: self.index,
@@ -118,9 +121,6 @@ impl<I: Io> Recovery<I> {
         });
         for volume in pinned.into_iter().filter(|_| !mutation::on(Mutation::ForgetPinned)) {
             store.set_class(volume, StripeClass::Pinned);
-        }
-        for volume in moving.into_iter().filter(|_| !mutation::on(Mutation::ForgetMove)) {
-            store.resume_move(volume);
         }
         Ok(store)
     }

@@ -12,6 +12,7 @@ use sinew_core::ids::Lsn;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_format::journal_block::{JournalHeader, Record, decode_header, decode_records, encode_block};
+use sinew_format::table_page::PageId;
 use sinew_members::open_error::RecoverError;
 use sinew_members::open_mode::OpenMode;
 use sinew_members::ring::copies::write_copies;
@@ -67,7 +68,7 @@ impl<I: Io> Recovery<I> {
             chain.push((block.header, records));
             lsn += 1;
         }
-        self.read_freed_slots(&chain).await?;
+        self.read_changed_maps(&chain).await?;
         let (aborted, released) = (AbortedRecords::of(&chain), ReleasedChunks::of(&chain));
         for (header, records) in chain {
             let mut sound = Vec::new();
@@ -91,15 +92,18 @@ impl<I: Io> Recovery<I> {
         Ok(JournalEnds { last: lsn - 1, tail })
     }
 
-    /// Takes the slots into memory of the stripes that a record not known durable frees: whether they hold live blocks decides
-    /// whether the record is true.
-    async fn read_freed_slots(&mut self, chain: &[(JournalHeader, Vec<Record>)]) -> Result<(), RecoverError> {
-        let unflushed = chain.iter().filter(|(header, _)| header.lsn > self.flushed);
-        let freed = unflushed.flat_map(|(_, records)| records).filter_map(|record| match record {
-            Record::Free { stripe } => Some(*stripe),
-            _ => None,
-        });
-        self.read_slots(&freed.collect()).await
+    /// Takes the map pages into memory that records change.
+    async fn read_changed_maps(
+        &mut self,
+        chain: &[(JournalHeader, Vec<Record>)],
+    ) -> Result<(), RecoverError> {
+        let records =
+            chain.iter().flat_map(|(header, records)| records.iter().map(|record| (header.lsn, record)));
+        let pages = records.filter_map(|(lsn, record)| Some((lsn, PageId::Map(record.map_page()?))));
+        let is_changed =
+            |&(lsn, page): &(Lsn, PageId)| self.tables.is_absent(page) && self.tables.pages.lacks(page, lsn);
+        let absent = pages.filter(is_changed).map(|(_, page)| page).collect();
+        self.read_absent(absent, Mark::RecoverMapRead).await
     }
 
     async fn read_ring(&mut self) -> BTreeMap<Lsn, RingBlock> {

@@ -45,7 +45,7 @@ impl<I: Io> Recovery<I> {
             }
             // Dropping a record can bring a block back to a stripe that died by it.
             Record::Free { stripe } => {
-                let holds_live = self.tables.holds_live(*stripe);
+                let holds_live = self.tables.stripe(*stripe).live > 0;
                 if holds_live {
                     self.io.mark(Mark::RecoverFreeDropped);
                 }
@@ -112,7 +112,9 @@ impl<I: Io> Recovery<I> {
         for (slot, record) in std::mem::take(&mut self.presumed) {
             let (stripe, ..) = self.config.mapped().place(slot);
             let is_in_use = match mutation::on(Mutation::PresumeDead) {
-                true => self.tables.is_live(slot).is_some(),
+                true => self.tables.owner(slot).is_some_and(|block| {
+                    !self.tables.is_known(block) || self.tables.lookup(block) == Some(slot)
+                }),
                 false => {
                     self.tables.stripe(stripe).state != StripeState::Free && self.tables.owner(slot).is_some()
                 }

@@ -24,8 +24,9 @@ pub(super) async fn merge<I: Io>(
     let _volume = store.enter_volume(volume);
     store.counters().merges.add(1);
     store.counters().written_bytes.add(bytes.len() as u64);
+    let mut maps = store.pin_maps(volume, local, 1).await?;
     let _claim = claim(stripes, volume, local, 1)?;
-    let block = store.block_for_write(volume, local)?;
+    let block = store.block_for_write(volume, local, &mut maps)?;
     let appender = stripes.appender(store.class_of(volume));
     loop {
         // Inside the epoch the slot read from is not reused, so it can stand for its content.

@@ -11,6 +11,8 @@ use sinew_core::ids::{ShardBlock, VolumeId};
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;
 use sinew_core::volume::{Extent, VolumeError};
+use sinew_format::model::mapped_geometry::map_page;
+use sinew_format::table_page::PageId;
 
 /// Reads consecutive blocks of a volume; the parts, in order, add up to them.
 pub(crate) async fn read<I: Io>(
@@ -23,16 +25,16 @@ pub(crate) async fn read<I: Io>(
     let _volume = store.enter_volume(volume);
     store.counters().reads.add(1);
     store.counters().read_bytes.add(u64::from(count) * BLOCK_BYTES as u64);
-    let _epoch = store.epochs().enter();
-    let first = store.first_stretch(volume, local, count);
-    if first.count == count {
+    if let Some(first) = store.first_stretch(volume, local, count).filter(|first| first.count == count) {
+        store.note_page_use(PageId::Map(map_page(first.block)));
+        let _epoch = store.epochs().enter();
         stripes.note_scatter(volume, local..local + u64::from(count), &[first]);
         return Ok(vec![read_stretch(stripes, first).await?]);
     }
     Box::pin(read_stretches(stripes, volume, local, count)).await
 }
 
-/// Reads blocks that consist of several stretches.
+/// Reads blocks that consist of several stretches, or whose place is to be read first.
 async fn read_stretches<I: Io>(
     stripes: &Rc<Stripes<I>>,
     volume: VolumeId,
@@ -40,6 +42,8 @@ async fn read_stretches<I: Io>(
     count: u32,
 ) -> Result<Vec<Buf>, VolumeError> {
     let store = stripes.store();
+    let _maps = store.pin_maps(volume, local, count).await?;
+    let _epoch = store.epochs().enter();
     let mut stretches = Vec::new();
     store.stretches(volume, local, count, |stretch| stretches.push(stretch));
     stripes.note_scatter(volume, local..local + u64::from(count), &stretches);
@@ -55,14 +59,21 @@ async fn read_stretches<I: Io>(
 }
 
 /// Which of consecutive blocks are stored.
-pub(super) fn extents<I: Io>(store: &Rc<Store<I>>, volume: VolumeId, local: u64, count: u32) -> Vec<Extent> {
+pub(super) async fn extents<I: Io>(
+    store: &Rc<Store<I>>,
+    volume: VolumeId,
+    local: u64,
+    count: u32,
+) -> Result<Vec<Extent>, VolumeError> {
+    let _volume = store.enter_volume(volume);
+    let _maps = store.pin_maps(volume, local, count).await?;
     let mut extents = Vec::new();
     store.stretches(volume, local, count, |s| {
         let bytes = u64::from(s.count) * BLOCK_BYTES as u64;
         // Holes would be taken for zeros.
         extents.push(Extent { bytes, allocated: s.slot.is_some() || !s.is_known });
     });
-    extents
+    Ok(extents)
 }
 
 async fn read_stretch<I: Io>(stripes: &Rc<Stripes<I>>, stretch: Stretch) -> Result<Buf, VolumeError> {
@@ -84,6 +95,7 @@ async fn read_stretch<I: Io>(stripes: &Rc<Stripes<I>>, stretch: Stretch) -> Resu
 
 /// The last resort: each block for itself, from wherever it is by now.
 async fn read_block_by_block<I: Io>(stripes: &Rc<Stripes<I>>, stretch: Stretch) -> Result<Buf, VolumeError> {
+    let _map = stripes.store().pin_page(PageId::Map(map_page(stretch.block))).await?;
     let mut whole = Buf::stale(stretch.count as usize * BLOCK_BYTES);
     for i in 0..stretch.count {
         let block = ShardBlock(stretch.block.0 + i);

@@ -51,7 +51,9 @@ pub(crate) async fn serve<I: Io>(
         Request::Unmap { local, count } => {
             Box::pin(discard::unmap(store, volume, local, count)).await.map(|()| Reply::Done)
         }
-        Request::Extents { local, count } => Ok(Reply::Extents(read::extents(store, volume, local, count))),
+        Request::Extents { local, count } => {
+            Box::pin(read::extents(store, volume, local, count)).await.map(Reply::Extents)
+        }
         Request::Flush => Box::pin(store.flush()).await.map(|()| Reply::Done),
     }
 }

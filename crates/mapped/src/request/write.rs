@@ -5,15 +5,16 @@ use std::rc::Rc;
 
 use crate::request::admission::claim;
 use crate::store::chunk_allocator::Purpose;
-use crate::store::volumes::split_local;
+use crate::store::map_pins::MapPins;
 use crate::stripe::Stripes;
 use crate::stripe::piece::{Condition, Piece, take_blocks};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
-use sinew_format::model::mapped_geometry::PAGE_INDICES;
+use sinew_format::model::mapped_geometry::{PAGE_INDICES, split_local};
 use sinew_format::model::policy::Packing;
 use sinew_format::model::stripe_form::StripeClass;
 
@@ -29,8 +30,10 @@ pub(crate) async fn write<I: Io>(
     store.counters().writes.add(1);
     store.counters().written_bytes.add(data.len() as u64);
     let blocks = (data.len() / BLOCK_BYTES) as u32;
+    let mut maps = store.pin_maps(volume, local, blocks).await?;
     let _claim = claim(stripes, volume, local, blocks)?;
-    let pieces = cut_pieces(stripes, volume, local, data)?;
+    let pieces = cut_pieces(stripes, volume, local, data, &mut maps)?;
+    let _maps = (!mutation::on(Mutation::UnpinEarly)).then_some(maps);
     if pieces.is_empty() {
         return Ok(());
     }
@@ -79,12 +82,13 @@ fn is_large<I: Io>(stripes: &Rc<Stripes<I>>, class: StripeClass, blocks: u32) ->
     stripes.is_less_with_parity(class, blocks)
 }
 
-/// Cuts data along the map pages it belongs to.
+/// Cuts data along the map pages it belongs to, which are kept in memory.
 fn cut_pieces<I: Io>(
     stripes: &Rc<Stripes<I>>,
     volume: VolumeId,
     local: u64,
     data: Buf,
+    maps: &mut MapPins,
 ) -> Result<VecDeque<Piece>, VolumeError> {
     let store = stripes.store();
     let mut pieces = VecDeque::with_capacity(1);
@@ -92,7 +96,7 @@ fn cut_pieces<I: Io>(
     while !rest.is_empty() {
         let room = (PAGE_INDICES - split_local(local).1) as usize * BLOCK_BYTES;
         let bytes = rest.len().min(room);
-        let block = store.block_for_write(volume, local)?;
+        let block = store.block_for_write(volume, local, maps)?;
         if bytes == rest.len() {
             pieces.push_back(Piece { block, data: rest, condition: Condition::Always });
             break;

@@ -59,6 +59,11 @@ impl Pages {
         &mut table[number]
     }
 
+    /// Whether the page that was found at recovery lacks what journal block `lsn` says.
+    pub(crate) fn lacks(&self, page: PageId, lsn: Lsn) -> bool {
+        self.get(page).is_none_or(|state| state.loaded < lsn)
+    }
+
     /// Whether the page lacks what journal block `lsn` says; if so it counts as changed by it.
     pub(super) fn admits(&mut self, page: PageId, lsn: Lsn) -> bool {
         let state = self.state(page);

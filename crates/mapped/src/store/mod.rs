@@ -15,22 +15,23 @@ pub(crate) mod free_set;
 pub(crate) mod group_commit;
 pub(crate) mod journal;
 pub(crate) mod live_counts;
+pub(crate) mod map_pins;
 pub(crate) mod membership;
 pub(crate) mod metadata_redundancy;
 pub(crate) mod misplaced_counts;
 pub(crate) mod overlapped_commit;
 pub(crate) mod page_copy;
+pub(crate) mod page_pins;
 pub(crate) mod page_snapshot;
 pub(crate) mod release;
 pub(crate) mod room;
 pub(crate) mod run_map;
-mod slot_cache;
-pub(crate) mod slot_pins;
 mod space;
 pub(crate) mod stale_marks;
 pub(crate) mod stripe_ids;
 pub(crate) mod stripe_locks;
 mod stripe_use;
+pub(crate) mod table_cache;
 pub(crate) mod tables;
 pub(crate) mod volume_class;
 pub(crate) mod volumes;
@@ -55,8 +56,8 @@ use self::classes::Classes;
 use self::epoch_reclaim::Epochs;
 use self::journal::Journal;
 use self::room::Room;
-use self::slot_cache::SlotCache;
 use self::stripe_use::StripeUse;
+use self::table_cache::TableCache;
 use self::tables::{StripeState, Tables};
 use self::wakeups::Wakeups;
 
@@ -68,7 +69,7 @@ pub(crate) struct Store<I> {
     geometry: MappedGeometry,
     members: Members<I>,
     tables: RefCell<Tables>,
-    slot_cache: SlotCache,
+    table_cache: Rc<TableCache>,
     allocator: RefCell<ChunkAllocator>,
     journal: Journal,
     epochs: Epochs,
@@ -132,7 +133,7 @@ impl<I: Io> Store<I> {
             free_ids: RefCell::new(free_ids),
             next_id: Cell::new(count),
             tables: RefCell::new(parts.tables),
-            slot_cache: SlotCache::default(),
+            table_cache: Rc::default(),
             allocator: RefCell::new(parts.allocator),
             journal: parts.journal,
             epochs: Epochs::default(),

@@ -21,14 +21,14 @@ pub(crate) struct Snapshot {
 }
 
 impl<I: Io> Store<I> {
-    /// Takes the page that changed first, with its absent slots; none if no page has changed.
+    /// Takes the page that changed first, with what is absent of it; none if no page has changed.
     ///
     /// # Errors
-    /// When its absent slots cannot be read.
+    /// When that cannot be read.
     pub(crate) async fn take_snapshot(self: &Rc<Self>) -> Result<Option<Snapshot>, VolumeError> {
         let oldest = self.tables().pages.oldest();
-        let _slots = match oldest {
-            Some(page) if !mutation::on(Mutation::EncodeAbsent) => self.pin_page(page).await?,
+        let _page = match oldest {
+            Some(page) if !mutation::on(Mutation::EncodeAbsent) => Some(self.pin_page_at_once(page).await?),
             _ => None,
         };
         Ok(self.encode_oldest())

@@ -205,6 +205,22 @@ impl RunMap {
         }
     }
 
+    /// Gives page `page` these values, group by group; [`NO_VALUE`] is no entry.
+    pub(crate) fn fill_page(
+        &mut self,
+        page: u32,
+        groups: impl Iterator<Item = [u32; GROUP_INDICES as usize]>,
+    ) {
+        self.drop_page(page);
+        for (group, values) in groups.enumerate() {
+            let word = match fold(&values, 0) {
+                Group::Mixed(_) => Group::Mixed(self.fragments.insert(values)).word(),
+                small => small.word(),
+            };
+            self.page_mut(page as usize)[group] = word;
+        }
+    }
+
     /// The entries of page `page`, index and value, in order.
     pub(crate) fn page_entries(&self, page: u32) -> impl Iterator<Item = (u32, u32)> {
         let words = self.pages.get(page as usize).and_then(Option::as_ref);
@@ -264,6 +280,11 @@ impl RunMap {
         self.pages.capacity() * size_of::<Option<Box<Page>>>()
             + self.pages_present * size_of::<Page>()
             + self.fragments.memory_bytes()
+    }
+
+    /// Bytes of the pages and of the fragments in use.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.pages_present * size_of::<Page>() + self.fragments.used() * size_of::<Fragment>()
     }
 
     fn page_mut(&mut self, page: usize) -> &mut Page {

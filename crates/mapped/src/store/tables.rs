@@ -11,12 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::store::dirty_pages::Pages;
 use crate::store::live_counts::LiveCounts;
 use crate::store::misplaced_counts::{MisplacedCount, MisplacedCounts};
-use crate::store::run_map::{GROUP_INDICES, RunMap};
+use crate::store::run_map::GROUP_INDICES;
+use crate::store::tables::map_table::MapTable;
 use crate::store::tables::slot_table::SlotTable;
 use sinew_core::ids::{ChunkAddr, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
 use sinew_format::codec::DecodeError;
 use sinew_format::journal_block::Record;
-use sinew_format::model::mapped_geometry::{MappedGeometry, PAGE_HEADER_BYTES, PAGE_INDICES};
+use sinew_format::model::mapped_geometry::{
+    CHUNK_BLOCKS, MappedGeometry, PAGE_HEADER_BYTES, PAGE_INDICES, map_page,
+};
 use sinew_format::model::stripe_form::{StripeClass, StripeForm};
 use sinew_format::record_check::Check;
 use sinew_format::table_page::{FIELDS_BYTES, PageId};
@@ -57,7 +60,7 @@ pub(crate) struct Stripe {
     /// Data columns in use, from the first.
     pub(crate) columns: u8,
     /// Slots the map refers to.
-    pub(crate) live: u16,
+    pub(crate) live: u32,
     /// Bit i: home i does not hold what it should.
     pub(crate) stale: u128,
 }
@@ -80,7 +83,7 @@ pub(crate) struct Effects {
 /// All tables of one shard.
 pub(crate) struct Tables {
     pub(crate) geometry: MappedGeometry,
-    pub(crate) map: RunMap,
+    pub(crate) map: MapTable,
     slots: SlotTable,
     stripes: Vec<Stripe>,
     homes: Vec<Option<ChunkAddr>>,
@@ -93,8 +96,8 @@ pub(crate) struct Tables {
     pub(crate) misplaced: MisplacedCounts,
     /// The next stripe of a scrub under way.
     pub(crate) scrub_next: Option<StripeId>,
-    /// Live counts are kept from the moment recovery has counted once.
-    counting: bool,
+    /// Loading and replay have ended, so the tables fit together.
+    is_complete: bool,
     /// The blocks that contradict something, if the pool was opened as a last resort.
     unknown: Option<BTreeSet<ShardBlock>>,
 }
@@ -103,7 +106,7 @@ impl Tables {
     pub(crate) fn new(geometry: MappedGeometry) -> Tables {
         Tables {
             geometry,
-            map: RunMap::new(),
+            map: MapTable::default(),
             slots: SlotTable::new(&geometry),
             stripes: Vec::new(),
             homes: Vec::new(),
@@ -113,7 +116,7 @@ impl Tables {
             live: LiveCounts::default(),
             misplaced: MisplacedCounts::default(),
             scrub_next: None,
-            counting: false,
+            is_complete: false,
             unknown: None,
         }
     }
@@ -160,10 +163,17 @@ impl Tables {
         self.owner(slot).filter(|&block| self.lookup(block) == Some(slot))
     }
 
-    /// Whether the map refers to any slot of a stripe.
-    pub(crate) fn holds_live(&self, stripe: StripeId) -> bool {
-        let slots = self.geometry.slots_per_stripe();
-        (stripe.0 * slots..(stripe.0 + 1) * slots).any(|slot| self.is_live(SlotNo(slot)).is_some())
+    /// Whether a slot is one of a column that a stripe has.
+    fn is_stored(&self, slot: SlotNo) -> bool {
+        let (id, column, _) = self.geometry.place(slot);
+        let stripe = self.stripe(id);
+        stripe.state != StripeState::Free && column < usize::from(stripe.columns)
+    }
+
+    /// Whether a block can be in a slot, as far as the slot is in memory.
+    fn can_be_in(&self, block: ShardBlock, slot: SlotNo) -> bool {
+        let (id, ..) = self.geometry.place(slot);
+        self.is_stored(slot) && (self.slots.is_absent(id) || self.owner(slot) == Some(block))
     }
 
     /// The map page of part `index` of a volume.
@@ -213,8 +223,8 @@ impl Tables {
             Record::Open { stripe, form, columns, homes } => {
                 if self.admits_stripe(lsn, *stripe) {
                     self.grow_stripes(*stripe);
-                    let state = StripeState::of(*form);
-                    self.stripes[stripe.0 as usize] = Stripe { state, columns: *columns, live: 0, stale: 0 };
+                    let (state, live) = (StripeState::of(*form), self.stripe(*stripe).live);
+                    self.stripes[stripe.0 as usize] = Stripe { state, columns: *columns, live, stale: 0 };
                     self.homes_mut(*stripe).copy_from_slice(homes);
                     self.slots.open(*stripe);
                 }
@@ -230,7 +240,8 @@ impl Tables {
                     self.grow_stripes(*stripe);
                     effects.released.extend(self.homes(*stripe).iter().flatten());
                     self.homes_mut(*stripe).fill(None);
-                    self.stripes[stripe.0 as usize] = FREE;
+                    // At replay, a map page may be of a later time, when blocks are in it again.
+                    self.stripes[stripe.0 as usize] = Stripe { live: self.stripe(*stripe).live, ..FREE };
                     // Its slots stay until its number may be used again: reads under way are yet to be verified.
                     effects.freed.push(*stripe);
                 }
@@ -290,9 +301,7 @@ impl Tables {
         }
         self.unmap(block, count, effects);
         self.map.set_run(block.0, count, slot.0);
-        if self.counting {
-            self.count_stored(block, slot, count);
-        }
+        self.count_stored(block, slot, count);
     }
 
     fn apply_stale_member(&mut self, lsn: Lsn, member: MemberId) {
@@ -325,41 +334,39 @@ impl Tables {
     }
 
     fn admits_map(&mut self, lsn: Lsn, block: ShardBlock) -> bool {
-        self.pages.admits(PageId::Map(block.0 / PAGE_INDICES), lsn)
+        self.pages.admits(PageId::Map(map_page(block)), lsn)
     }
 
     fn remap(&mut self, block: ShardBlock, slot: SlotNo, effects: &mut Effects) {
         let old = self.map.set(block.0, Some(slot.0)).map(SlotNo);
-        if self.counting {
-            self.count_stored(block, slot, 1);
-            if let Some(old) = old {
-                self.bury(block, old, effects);
-            }
+        self.count_stored(block, slot, 1);
+        if let Some(old) = old {
+            self.bury(block, old, effects);
         }
     }
 
     fn unmap(&mut self, block: ShardBlock, count: u32, effects: &mut Effects) {
         let mut dead = Vec::new();
-        let counting = self.counting;
-        self.map.clear_run(block.0, count, |_, n, first| {
-            if counting {
-                dead.extend((first..first + n).map(SlotNo));
-            }
-        });
+        self.map.clear_run(block.0, count, |_, n, first| dead.extend((first..first + n).map(SlotNo)));
         for slot in dead {
             self.bury(block, slot, effects);
         }
     }
 
-    /// Counts that consecutive blocks of a map page are in consecutive slots of a stripe.
+    /// Counts that consecutive blocks of a map page are in consecutive slots of a stripe. Before the tables are complete, the stripe
+    /// may be unknown yet.
     fn count_stored(&mut self, first: ShardBlock, slot: SlotNo, count: u32) {
-        let (stripe, ..) = self.geometry.place(slot);
-        let stripe = &mut self.stripes[stripe.0 as usize];
-        stripe.live += count as u16;
+        let (id, ..) = self.geometry.place(slot);
+        self.grow_stripes(id);
+        let stripe = &mut self.stripes[id.0 as usize];
+        stripe.live += count;
         let is_pinned = stripe.state == StripeState::Pinned;
-        self.live.add(first, count, is_pinned);
-        if let Some(moving) = self.moving_count(first) {
-            moving.add(is_pinned, u64::from(count));
+        self.live.add(first, count);
+        if self.is_complete {
+            self.live.add_pinned(u64::from(is_pinned) * u64::from(count));
+            if let Some(moving) = self.moving_count(first) {
+                moving.add(is_pinned, u64::from(count));
+            }
         }
     }
 
@@ -368,7 +375,7 @@ impl Tables {
         if self.misplaced.is_empty() {
             return None;
         }
-        let (volume, _) = (*self.map_pages.get((block.0 / PAGE_INDICES) as usize)?)?;
+        let (volume, _) = (*self.map_pages.get(map_page(block) as usize)?)?;
         self.misplaced.of(volume)
     }
 
@@ -378,12 +385,15 @@ impl Tables {
         let stripe = &mut self.stripes[id.0 as usize];
         stripe.live -= 1;
         let is_pinned = stripe.state == StripeState::Pinned;
-        self.live.remove(block, is_pinned);
         if stripe.live == 0 {
             effects.emptied.push(id);
         }
-        if let Some(moving) = self.moving_count(block) {
-            moving.remove(is_pinned);
+        self.live.remove(block);
+        if self.is_complete {
+            self.live.remove_pinned(u64::from(is_pinned));
+            if let Some(moving) = self.moving_count(block) {
+                moving.remove(is_pinned);
+            }
         }
     }
 
@@ -414,6 +424,9 @@ impl Tables {
             self.map_pages.resize(page as usize + 1, None);
         }
         self.map_pages[page as usize] = Some((volume, index));
+        if !self.map.is_absent(page) {
+            self.map.own(page);
+        }
         let pages = self.volume_pages.entry(volume).or_default();
         if pages.len() <= index as usize {
             pages.resize(index as usize + 1, None);
@@ -433,16 +446,17 @@ impl Tables {
         }
     }
 
-    /// Ends loading and replay: checks that the tables fit together, finds the pages of every volume and counts live
-    /// blocks; from here on `apply` keeps both.
+    /// Ends loading and replay: checks that the tables fit together, as far as they are in memory, and finds the pages of every
+    /// volume.
     ///
     /// # Errors
     /// When the tables contradict each other.
     pub(crate) fn complete(&mut self) -> Check {
         self.check_stripes()?;
         self.index_volumes()?;
-        self.count_live()?;
-        self.counting = true;
+        self.check_map()?;
+        self.count_pinned();
+        self.is_complete = true;
         Ok(())
     }
 
@@ -450,11 +464,13 @@ impl Tables {
         for id in (0..self.stripe_count()).map(StripeId) {
             let stripe = self.stripe(id);
             let right = match stripe.state {
-                StripeState::Free => self.homes(id).iter().all(Option::is_none),
-                _ => stripe.columns > 0,
+                StripeState::Free => stripe.live == 0 && self.homes(id).iter().all(Option::is_none),
+                _ => stripe.columns > 0 && stripe.live <= u32::from(stripe.columns) * CHUNK_BLOCKS,
             };
             if !right {
-                return Err(DecodeError::Invalid("free stripe in use"));
+                return Err(DecodeError::Invalid(
+                    "stripe table: a stripe is not what its chunks and blocks say",
+                ));
             }
         }
         Ok(())
@@ -473,24 +489,23 @@ impl Tables {
         Ok(())
     }
 
-    fn count_live(&mut self) -> Check {
-        let mut live = LiveCounts::default();
-        for page in 0..self.map.pages_end() {
+    fn check_map(&self) -> Check {
+        for page in self.map.pages_in_memory() {
             let owned = self.map_pages.get(page as usize).is_some_and(Option::is_some);
             for (block, slot) in self.map.page_entries(page) {
-                let (id, column, _) = self.geometry.place(SlotNo(slot));
-                let stripe = self.stripe(id);
-                let stored = stripe.state != StripeState::Free && column < usize::from(stripe.columns);
-                let is_its = self.slots.is_absent(id) || self.owner(SlotNo(slot)) == Some(ShardBlock(block));
-                if !owned || !stored || !is_its {
+                if !owned || !self.can_be_in(ShardBlock(block), SlotNo(slot)) {
                     return Err(DecodeError::Invalid("block map: a block is where nothing is stored for it"));
                 }
-                self.stripes[id.0 as usize].live += 1;
-                live.add(ShardBlock(block), 1, stripe.state == StripeState::Pinned);
             }
         }
-        self.live = live;
         Ok(())
+    }
+
+    /// Counts the blocks in stripes that stay mirrored; from here on every change keeps the count.
+    fn count_pinned(&mut self) {
+        let stripes = (0..self.stripe_count()).map(|id| self.stripe(StripeId(id)));
+        let pinned = stripes.filter(|stripe| stripe.state == StripeState::Pinned);
+        self.live.add_pinned(pinned.map(|stripe| u64::from(stripe.live)).sum());
     }
 
     /// The content of a page, ready to be sealed.
@@ -520,7 +535,6 @@ impl Tables {
                     header[4..8].copy_from_slice(&volume.0.to_le_bytes());
                     header[8..12].copy_from_slice(&index.to_le_bytes());
                 }
-                self.map.warm(number * PAGE_INDICES, PAGE_INDICES);
                 let groups = content.chunks_exact_mut(GROUP_INDICES as usize * 4);
                 for (group, values) in groups.zip(self.map.page_groups(number)) {
                     for (word, value) in group.as_chunks_mut().0.iter_mut().zip(values) {
@@ -552,8 +566,9 @@ impl Tables {
 
 mod last_resort;
 mod load;
+mod map_table;
 mod places;
-mod slot_residence;
+mod residence;
 pub(in crate::store) mod slot_table;
 #[cfg(test)]
 mod tests;

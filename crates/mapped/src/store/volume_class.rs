@@ -1,5 +1,7 @@
 //! Which stripes the blocks of a volume are in, and the move of a volume to stripes of another class.
 
+use std::rc::Rc;
+
 use crate::store::Store;
 use crate::store::classes::ClassMove;
 use sinew_core::ids::{ShardBlock, SlotNo, VolumeId};
@@ -7,6 +9,7 @@ use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_format::model::mapped_capacity::{pinned_cost, pinned_reserve};
 use sinew_format::model::stripe_form::StripeClass;
+use sinew_format::table_page::PageId;
 
 impl<I: Io> Store<I> {
     /// Which stripes a volume's blocks go to.
@@ -61,10 +64,17 @@ impl<I: Io> Store<I> {
     }
 
     /// Goes on with a move that an earlier opening began: some blocks are in stripes of the class already.
-    pub(crate) fn resume_move(&self, volume: VolumeId) {
+    pub(crate) async fn resume_move(self: &Rc<Self>, volume: VolumeId) {
         let class = self.class_of(volume);
         let pages = self.tables.borrow().volume_pages(volume);
-        let blocks = pages.into_iter().map(|(_, page)| self.misplaced_in(page, class).len() as u64).sum();
+        let mut blocks = 0;
+        for (_, page) in pages {
+            blocks += match self.pin_page_at_once(PageId::Map(page)).await {
+                Ok(_map) => self.misplaced_in(page, class).len() as u64,
+                // At most all of them.
+                Err(_) => self.tables.borrow().live.of_page(page),
+            };
+        }
         self.prepare_move(volume, class, blocks);
         self.set_class(volume, class);
     }
@@ -101,7 +111,7 @@ impl<I: Io> Store<I> {
             || mutation::on(Mutation::MoveUnsettled)
     }
 
-    /// The blocks of a map page that are in stripes of another class than this.
+    /// The blocks of a map page, which is in memory, that are in stripes of another class than this.
     pub(crate) fn misplaced_in(&self, page: u32, class: StripeClass) -> Vec<(ShardBlock, SlotNo)> {
         let tables = self.tables.borrow();
         let entries = tables.map.page_entries(page).map(|(block, slot)| (ShardBlock(block), SlotNo(slot)));

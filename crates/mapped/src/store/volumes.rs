@@ -3,16 +3,12 @@
 use std::rc::Rc;
 
 use crate::store::Store;
+use crate::store::map_pins::MapPins;
 use sinew_core::ids::{ShardBlock, SlotNo, VolumeId};
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
 use sinew_format::journal_block::Record;
-use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, PAGE_INDICES};
-
-/// The map page of a volume a local block is in, and where in it.
-pub(crate) fn split_local(local: u64) -> (u32, u32) {
-    ((local / u64::from(PAGE_INDICES)) as u32, (local % u64::from(PAGE_INDICES)) as u32)
-}
+use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, PAGE_INDICES, map_page, split_local};
 
 /// A stretch of consecutive blocks as the map has it: stored in consecutive slots of one chunk, or not at all.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +47,7 @@ impl<I: Io> Store<I> {
         Some(ShardBlock(page * PAGE_INDICES + within))
     }
 
-    /// As `block`, giving the volume a map page where it has none yet.
+    /// As `block`, giving the volume a map page where it has none yet; keeps the page in memory.
     ///
     /// # Errors
     /// When the shard has no map page left.
@@ -59,8 +55,10 @@ impl<I: Io> Store<I> {
         self: &Rc<Self>,
         volume: VolumeId,
         local: u64,
+        maps: &mut MapPins,
     ) -> Result<ShardBlock, VolumeError> {
         if let Some(block) = self.block(volume, local) {
+            self.hold_map(map_page(block), maps);
             return Ok(block);
         }
         let (index, within) = split_local(local);
@@ -84,18 +82,21 @@ impl<I: Io> Store<I> {
                 page
             }
         };
+        self.hold_map(page, maps);
         Ok(ShardBlock(page * PAGE_INDICES + within))
     }
 
-    /// The first of the stretches that consecutive blocks of a volume consist of; for most requests it is the only one.
-    pub(crate) fn first_stretch(&self, volume: VolumeId, local: u64, count: u32) -> Stretch {
+    /// The first of the stretches that consecutive blocks of a volume consist of; for most requests it is the only one. `None` if its
+    /// map page is absent.
+    pub(crate) fn first_stretch(&self, volume: VolumeId, local: u64, count: u32) -> Option<Stretch> {
         let tables = self.tables.borrow();
         let (index, within) = split_local(local);
         let in_page = count.min(PAGE_INDICES - within);
-        match tables.volume_page(volume, index) {
+        Some(match tables.volume_page(volume, index) {
             None => {
                 Stretch { block: ShardBlock(0), slot: None, count: in_page, is_known: tables.knows_all() }
             }
+            Some(page) if tables.map.is_absent(page) => return None,
             Some(page) => {
                 let block = ShardBlock(page * PAGE_INDICES + within);
                 let (slot, run) = tables.map.get_run(block.0, in_page);
@@ -108,14 +109,17 @@ impl<I: Io> Store<I> {
                     }
                 }
             }
-        }
+        })
     }
 
     /// Tells the stretches that consecutive blocks of a volume consist of, in order.
+    ///
+    /// # Panics
+    /// When a map page of theirs is absent.
     pub(crate) fn stretches(&self, volume: VolumeId, local: u64, count: u32, mut tell: impl FnMut(Stretch)) {
         let (mut local, mut left) = (local, count);
         while left > 0 {
-            let stretch = self.first_stretch(volume, local, left);
+            let stretch = self.first_stretch(volume, local, left).expect("map pages are pinned");
             tell(stretch);
             local += u64::from(stretch.count);
             left -= stretch.count;

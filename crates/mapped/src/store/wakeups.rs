@@ -8,7 +8,7 @@ use sinew_core::sync::{Kick, Signal};
 #[derive(Default)]
 pub(crate) struct Wakeups {
     pub(crate) checkpoint: Kick,
-    /// The checkpoint has come to an end of its work.
+    /// A round of the checkpoint has ended, or there is none to be made.
     pub(crate) checkpointed: Signal,
     /// Also given when the last reader of released chunks ends.
     pub(crate) reclaim: Rc<Kick>,

@@ -7,6 +7,7 @@ use sinew_core::checksum::crc32c;
 use sinew_core::ids::{ChunkAddr, SlotNo};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
+use sinew_format::table_page::PageId;
 
 impl<I: Io> Stripes<I> {
     /// Whether each block with a known checksum matches it.
@@ -24,7 +25,7 @@ impl<I: Io> Stripes<I> {
             return true;
         }
         !self.store.tables().slots_are_absent(part.stripe) && {
-            self.store.note_slot_use(part.stripe);
+            self.store.note_page_use(PageId::Stripes(self.store.geometry().stripe_page(part.stripe)));
             self.mismatches(part, buf) == 0
         }
     }

@@ -42,7 +42,7 @@ impl<I: Io> Stripes<I> {
             }
             Err(_) => {
                 self.store.mark(Mark::ReadLost);
-                self.note_lost(part);
+                Box::pin(self.note_lost(part)).await;
             }
         }
         buf

@@ -62,6 +62,6 @@ impl<I: Io> Stripes<I> {
         let g = self.store.geometry();
         let stripe = self.store.tables().stripe(stripe);
         let (k, m) = (g.data_columns as u32, g.parity_columns() as u32);
-        u32::from(stripe.live) * (k + m) <= m * CHUNK_BLOCKS * u32::from(stripe.columns)
+        stripe.live * (k + m) <= m * CHUNK_BLOCKS * u32::from(stripe.columns)
     }
 }

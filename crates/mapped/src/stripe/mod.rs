@@ -34,8 +34,10 @@ use std::rc::Rc;
 
 use sinew_core::ids::{ChunkAddr, StripeId, VolumeId};
 use sinew_core::io::Io;
+use sinew_format::model::mapped_geometry::map_page;
 use sinew_format::model::policy::Policy;
 use sinew_format::model::stripe_form::StripeClass;
+use sinew_format::table_page::PageId;
 use sinew_members::hedged_read::ReadSlots;
 
 use self::appender::Appender;
@@ -135,11 +137,19 @@ impl<I: Io> Stripes<I> {
 
     /// Notes that a part has no good copy. Of several blocks most may be good, and one that is not live is no loss: only a
     /// single live block counts.
-    pub(crate) fn note_lost(&self, part: ChunkPart) {
+    pub(crate) async fn note_lost(&self, part: ChunkPart) {
         let slot = self.store.geometry().slot(part.stripe, part.column, part.offset);
-        let Some(block) = self.store.tables().is_live(slot).filter(|_| part.count == 1) else { return };
-        self.store.counters().failed_reads.add(1);
-        self.lost_blocks.add(block, slot);
+        let Some(block) = self.store.tables().owner(slot).filter(|_| part.count == 1) else { return };
+        let Ok(map) = self.store.pin_page(PageId::Map(map_page(block))).await else { return };
+        if self.store.tables().lookup(block) == Some(slot) {
+            self.store.counters().failed_reads.add(1);
+            self.lost_blocks.add(block, slot, map);
+        }
+    }
+
+    /// Pins on map pages of lost blocks.
+    pub(crate) fn lost_pins(&self) -> usize {
+        self.lost_blocks.pins()
     }
 
     /// Blocks of volumes, as the shard numbers them, that could not be read and have not been written since.

@@ -97,7 +97,7 @@ const FOUND_BY: [(Mutation, u64); 81] = [
     (Mutation::ForgetReaders, 677),
     (Mutation::ForgetStale, 245),
     (Mutation::ForgetStale, 372),
-    (Mutation::ForgetVoid, 57),
+    (Mutation::ForgetVoid, 132),
     (Mutation::FormBeforeCopies, 12221),
     (Mutation::GiveUpNeeded, 26),
     (Mutation::GrowMirrored, 133),

@@ -384,7 +384,7 @@ const MEMBERS_RUN_FULL: [&str; 6] = [
     "squeeze=0.3",
 ];
 
-/// Slots of a mapped pool are in memory only while they are used.
+/// Slots and map pages of a mapped pool are in memory only while they are used.
 const WITHOUT_TABLE_CACHE: [&str; 2] = ["array=none", "table_cache=1"];
 
 /// The plan of a seed, with these settings for a defect that shows only under conditions which few plans have.
@@ -397,7 +397,10 @@ pub(crate) fn draw(way: Mutation, seed: u64) -> Plan {
         Mutation::CountLateUnit | Mutation::LeaveUnitMissing => {
             (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_STRIPING)
         }
-        Mutation::EvictUnwritten | Mutation::EncodeAbsent => (&[], &WITHOUT_TABLE_CACHE),
+        Mutation::EvictUnwritten
+        | Mutation::EncodeAbsent
+        | Mutation::UnpinEarly
+        | Mutation::LeaveOutUncounted => (&[], &WITHOUT_TABLE_CACHE),
         Mutation::TrustOldMap => (&[], &LAST_RESORT),
         Mutation::CountMirrorsAsParity => (&WITHOUT_OPERATORS, &MIRRORS_FILL_THE_POOL),
         Mutation::OfferDiscarded => (&[], &DISCARDS_IN_A_FULL_POOL),

@@ -15,6 +15,7 @@ fn defects_that_no_plan_shows_are_found() {
             Mutation::AskNoOther => hung::other_members_are_asked(),
             Mutation::BlameBacklogged => shares::bursts_of_others_keep_no_volume_out(),
             Mutation::CountOverdue => shares::others_go_on_beside_a_member_that_stops(),
+            Mutation::CrowdCache => table_cache::changed_pages_keep_to_the_bound(),
             Mutation::CountOutgoing => hung::outgoing_members_count(),
             Mutation::DemoteGrows => governor::demotion_never_grows(),
             Mutation::EndlessGrace => shares::a_greedy_volume_takes_turns(),

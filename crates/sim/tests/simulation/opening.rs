@@ -40,7 +40,12 @@ fn serve(world: &World, members: &[Candidate], write: Option<u8>) -> Result<u8, 
 
 /// New members, and a pool or array `v` of them.
 pub(crate) fn made(world: &World, count: usize, kind: PoolKind) -> Vec<Candidate> {
-    let device = || world.add_device(DeviceConfig::of_bytes(8 << 20));
+    made_of(world, count, 8 << 20, kind)
+}
+
+/// As [`made`], of members of this size.
+pub(crate) fn made_of(world: &World, count: usize, bytes: u64, kind: PoolKind) -> Vec<Candidate> {
+    let device = || world.add_device(DeviceConfig::of_bytes(bytes));
     let members: Vec<Candidate> =
         (0..count).map(|i| Candidate { device: device(), path: format!("m{i}") }).collect();
     let spec = PoolSpec {

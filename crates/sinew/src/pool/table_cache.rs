@@ -1,4 +1,4 @@
-//! The bound of the table cache of mapped pools: memory for the owners and checksums of slots.
+//! The bound of the table cache of mapped pools: memory for the slots of stripes and for the block map.
 
 use anyhow::Result;
 

@@ -20,11 +20,13 @@ const NONE_FREE: u32 = u32::MAX;
 pub(crate) struct Fragments {
     blocks: Vec<Box<[Fragment]>>,
     free: u32,
+    /// Fragments in use.
+    used: usize,
 }
 
 impl Default for Fragments {
     fn default() -> Fragments {
-        Fragments { blocks: Vec::new(), free: NONE_FREE }
+        Fragments { blocks: Vec::new(), free: NONE_FREE, used: 0 }
     }
 }
 
@@ -44,6 +46,11 @@ impl Fragments {
             Group::Empty => [VACANT; GROUP_INDICES as usize],
             Group::Run(first) => std::array::from_fn(|offset| first + offset as u32),
         };
+        self.insert(fragment)
+    }
+
+    /// The place of a new fragment.
+    pub(crate) fn insert(&mut self, fragment: Fragment) -> u32 {
         if self.free == NONE_FREE {
             self.grow();
         }
@@ -52,6 +59,7 @@ impl Fragments {
         let next = slots[0];
         *slots = fragment;
         self.free = next;
+        self.used += 1;
         place
     }
 
@@ -59,6 +67,12 @@ impl Fragments {
         let next = self.free;
         self.get_mut(place)[0] = next;
         self.free = place;
+        self.used -= 1;
+    }
+
+    /// Fragments in use.
+    pub(crate) fn used(&self) -> usize {
+        self.used
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
@@ -81,17 +95,5 @@ impl Fragments {
         block[BLOCK_FRAGMENTS - 1][0] = NONE_FREE;
         self.blocks.push(block);
         self.free = start;
-    }
-
-    /// Fragments in use.
-    #[cfg(test)]
-    pub(crate) fn used(&self) -> usize {
-        let mut used = self.blocks.len() * BLOCK_FRAGMENTS;
-        let mut free = self.free;
-        while free != NONE_FREE {
-            used -= 1;
-            free = self.get(free)[0];
-        }
-        used
     }
 }

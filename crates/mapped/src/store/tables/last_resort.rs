@@ -12,7 +12,7 @@ use crate::store::live_counts::LiveCounts;
 use crate::store::tables::{FREE, StripeState, Tables};
 use sinew_core::ids::{ShardBlock, SlotNo, StripeId};
 use sinew_core::mutation::{self, Mutation};
-use sinew_format::model::mapped_geometry::PAGE_INDICES;
+use sinew_format::model::mapped_geometry::map_page;
 use sinew_format::table_page::PageId;
 
 impl Tables {
@@ -23,7 +23,8 @@ impl Tables {
         let mut unknown = self.take_contradictions();
         unknown.extend(self.stored_without_place());
         self.unknown = Some(unknown);
-        self.counting = true;
+        self.count_pinned();
+        self.is_complete = true;
     }
 
     /// Whether what the tables do not have is nowhere.
@@ -73,6 +74,7 @@ impl Tables {
     /// Removes entries of the map that no stripe confirms, and counts the others as live.
     fn take_contradictions(&mut self) -> BTreeSet<ShardBlock> {
         self.live = LiveCounts::default();
+        self.stripes.iter_mut().for_each(|stripe| stripe.live = 0);
         let mut unknown = BTreeSet::new();
         for page in 0..self.map.pages_end() {
             let is_owned = self.map_pages.get(page as usize).is_some_and(Option::is_some);
@@ -91,20 +93,13 @@ impl Tables {
         unknown
     }
 
-    fn is_stored(&self, slot: SlotNo) -> bool {
-        let (id, column, _) = self.geometry.place(slot);
-        let stripe = self.stripe(id);
-        stripe.state != StripeState::Free && column < usize::from(stripe.columns)
-    }
-
     /// Blocks that a stripe has content of and that the map has nowhere: they were discarded, or the map is older.
     fn stored_without_place(&self) -> Vec<ShardBlock> {
         let slots = self.geometry.slots_per_stripe();
         let all = (0..self.stripe_count() * slots).map(SlotNo).filter(|&slot| self.is_stored(slot));
         let owners = all.filter_map(|slot| self.owner(slot));
-        let is_owned = |block: &ShardBlock| {
-            self.map_pages.get((block.0 / PAGE_INDICES) as usize).is_some_and(Option::is_some)
-        };
+        let is_owned =
+            |block: &ShardBlock| self.map_pages.get(map_page(*block) as usize).is_some_and(Option::is_some);
         owners.filter(|block| is_owned(block) && self.lookup(*block).is_none()).collect()
     }
 }

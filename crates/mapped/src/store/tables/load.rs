@@ -1,7 +1,9 @@
 //! Taking in table pages.
 
+use crate::store::tables::map_table::{map_entries, map_groups};
 use crate::store::tables::{Stripe, StripeState, Tables, slot_table};
-use sinew_core::ids::{ChunkAddr, MemberId, SlotNo, StripeId, VolumeId};
+use sinew_core::ids::{ChunkAddr, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
+use sinew_core::mutation::{self, Mutation};
 use sinew_format::codec::{DecodeError, Reader};
 use sinew_format::model::mapped_geometry::{PAGE_HEADER_BYTES, PAGE_INDICES};
 use sinew_format::model::stripe_form::StripeForm;
@@ -9,8 +11,8 @@ use sinew_format::record_check::{Check, RecordCheck};
 use sinew_format::table_page::{FIELDS_BYTES, PageId};
 
 impl Tables {
-    /// Takes in a page read from a member; its header has been checked. The slots of its stripes stay absent
-    /// ([`Tables::fill_slots`]) if `slots_max` stripes have theirs in memory already.
+    /// Takes in a page read from a member; its header has been checked. Its slots, or its entries, stay absent ([`Tables::fill`])
+    /// if those of other pages take `cache_max` bytes already; blocks are counted all the same.
     ///
     /// # Errors
     /// When the content is impossible in this pool.
@@ -19,9 +21,10 @@ impl Tables {
         page: PageId,
         bytes: &[u8],
         bounds: &RecordCheck,
-        slots_max: usize,
+        cache_max: u64,
     ) -> Check {
         bounds.page(page)?;
+        let is_kept = self.cached_bytes() < cache_max;
         match page {
             PageId::Shard => {
                 let next = Reader(&bytes[PAGE_HEADER_BYTES..]).u32()?;
@@ -35,7 +38,7 @@ impl Tables {
                 {
                     self.load_stripe(StripeId(number * per + i as u32), record, bounds)?;
                 }
-                if self.slots_present() < slots_max {
+                if is_kept {
                     self.fill_slots(number, bytes);
                 }
             }
@@ -47,12 +50,14 @@ impl Tables {
                 }
                 bounds.part(index)?;
                 self.give_page(number, volume, index);
-                let mut r = Reader(&bytes[PAGE_HEADER_BYTES..]);
-                for block in number * PAGE_INDICES..(number + 1) * PAGE_INDICES {
-                    if let Some(slot) = r.u32()?.checked_sub(1) {
-                        bounds.slots(SlotNo(slot), 1)?;
-                        self.map.set(block, Some(slot));
-                    }
+                let is_counted = is_kept || !mutation::on(Mutation::LeaveOutUncounted);
+                for (block, slot) in map_entries(number, bytes).filter(|_| is_counted) {
+                    bounds.slots(SlotNo(slot), 1)?;
+                    self.count_stored(ShardBlock(block), SlotNo(slot), 1);
+                }
+                match is_kept {
+                    true => self.map.fill(number, map_groups(bytes)),
+                    false => self.map.leave_out(number),
                 }
             }
         }
@@ -74,7 +79,9 @@ impl Tables {
             return Err(DecodeError::Invalid("stale marks of a stripe"));
         }
         self.grow_stripes(id);
-        self.stripes[id.0 as usize] = Stripe { state: StripeState::of(form), columns, live: 0, stale };
+        // Map pages that were taken in before may have blocks in it.
+        let live = self.stripe(id).live;
+        self.stripes[id.0 as usize] = Stripe { state: StripeState::of(form), columns, live, stale };
         for index in 0..self.geometry.homes_per_stripe() {
             let (member, chunk) = (r.u8()?, r.u32()?);
             self.homes_mut(id)[index] =

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::store::tables::Tables;
 use sinew_core::ids::{MemberId, ShardBlock, StripeId, VolumeId};
-use sinew_format::model::mapped_geometry::PAGE_INDICES;
+use sinew_format::model::mapped_geometry::{PAGE_INDICES, map_page};
 
 impl Tables {
     /// Map pages of a volume, with the part each holds.
@@ -22,7 +22,7 @@ impl Tables {
 
     /// The volume that a block belongs to, and the number of the block among those of the volume in this shard.
     pub(crate) fn place_in_volume(&self, block: ShardBlock) -> Option<(VolumeId, u64)> {
-        let (volume, index) = (*self.map_pages.get((block.0 / PAGE_INDICES) as usize)?)?;
+        let (volume, index) = (*self.map_pages.get(map_page(block) as usize)?)?;
         Some((volume, u64::from(index) * u64::from(PAGE_INDICES) + u64::from(block.0 % PAGE_INDICES)))
     }
 }

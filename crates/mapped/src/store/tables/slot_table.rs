@@ -79,9 +79,9 @@ impl SlotTable {
         self.pages.len()
     }
 
-    /// Of these pages, the next from `page` on, around the end.
+    /// Of these pages, the first from this one on.
     pub(super) fn next_page(&self, page: u32) -> Option<u32> {
-        self.pages.range(page..).next().or(self.pages.first()).copied()
+        self.pages.range(page..).next().copied()
     }
 
     /// Forgets a page whose stripes have no slots in memory any more.
