@@ -23,7 +23,9 @@ pub struct ShardBlock(pub u32);
 /// The sequence number of a journal block; counts up by one and never repeats in a shard's life.
 pub type Lsn = u64;
 
-/// Where a chunk lives: a member, and the chunk's number within the shard's slice of that member.
+/// Where a chunk lives: a member, and the chunk's number within the shard's slice of that member. Packed, since the tables of a pool
+/// have one for every chunk.
+#[repr(C, packed)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChunkAddr {
     /// The member.

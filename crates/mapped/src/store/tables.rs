@@ -14,58 +14,17 @@ use crate::store::misplaced_counts::{MisplacedCount, MisplacedCounts};
 use crate::store::run_map::GROUP_INDICES;
 use crate::store::tables::map_table::MapTable;
 use crate::store::tables::slot_table::SlotTable;
+use crate::store::tables::stripe_heads::{FREE, StripeHeads};
+pub(crate) use crate::store::tables::stripe_heads::{Stripe, StripeState};
 use sinew_core::ids::{ChunkAddr, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
 use sinew_format::codec::DecodeError;
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::{
     CHUNK_BLOCKS, MappedGeometry, PAGE_HEADER_BYTES, PAGE_INDICES, map_page,
 };
-use sinew_format::model::stripe_form::{StripeClass, StripeForm};
+use sinew_format::model::stripe_form::StripeClass;
 use sinew_format::record_check::Check;
 use sinew_format::table_page::{FIELDS_BYTES, PageId};
-
-/// What a stripe is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StripeState {
-    /// Its number is unused.
-    Free,
-    /// Every data column has its mirrors; parity chunks are reserved but hold nothing.
-    Mirrored,
-    /// Parity matches the data; there are no mirrors.
-    Parity,
-    /// Every data column has its mirrors for good, and no parity chunks.
-    Pinned,
-}
-
-impl StripeState {
-    /// The state of a stripe of this form.
-    fn of(form: StripeForm) -> StripeState {
-        match form {
-            StripeForm::Mirrored => StripeState::Mirrored,
-            StripeForm::Parity => StripeState::Parity,
-            StripeForm::Pinned => StripeState::Pinned,
-        }
-    }
-
-    /// The form of the stripe; `None` when its number is unused.
-    pub(crate) fn form(self) -> Option<StripeForm> {
-        StripeForm::ALL.into_iter().find(|&form| StripeState::of(form) == self)
-    }
-}
-
-/// One stripe.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stripe {
-    pub(crate) state: StripeState,
-    /// Data columns in use, from the first.
-    pub(crate) columns: u8,
-    /// Slots the map refers to.
-    pub(crate) live: u32,
-    /// Bit i: home i does not hold what it should.
-    pub(crate) stale: u128,
-}
-
-const FREE: Stripe = Stripe { state: StripeState::Free, columns: 0, live: 0, stale: 0 };
 
 /// What applying records did besides changing the tables.
 #[derive(Default, Debug)]
@@ -85,8 +44,7 @@ pub(crate) struct Tables {
     pub(crate) geometry: MappedGeometry,
     pub(crate) map: MapTable,
     slots: SlotTable,
-    stripes: Vec<Stripe>,
-    homes: Vec<Option<ChunkAddr>>,
+    stripes: StripeHeads,
     map_pages: Vec<Option<(VolumeId, u32)>>,
     volume_pages: BTreeMap<VolumeId, Vec<Option<u32>>>,
     pub(crate) pages: Pages,
@@ -108,8 +66,7 @@ impl Tables {
             geometry,
             map: MapTable::default(),
             slots: SlotTable::new(&geometry),
-            stripes: Vec::new(),
-            homes: Vec::new(),
+            stripes: StripeHeads::new(&geometry),
             map_pages: Vec::new(),
             volume_pages: BTreeMap::new(),
             pages: Pages::default(),
@@ -123,11 +80,11 @@ impl Tables {
 
     /// Number of stripe numbers ever used.
     pub(crate) fn stripe_count(&self) -> u32 {
-        self.stripes.len() as u32
+        self.stripes.count()
     }
 
     pub(crate) fn stripe(&self, id: StripeId) -> Stripe {
-        self.stripes.get(id.0 as usize).copied().unwrap_or(FREE)
+        self.stripes.get(id)
     }
 
     /// Whether a stripe is in use for blocks of another class than this.
@@ -137,8 +94,7 @@ impl Tables {
 
     /// All homes of a stripe, in the order of `MappedGeometry::homes_per_stripe`.
     pub(crate) fn homes(&self, id: StripeId) -> &[Option<ChunkAddr>] {
-        let per = self.geometry.homes_per_stripe();
-        &self.homes[id.0 as usize * per..(id.0 as usize + 1) * per]
+        self.stripes.homes(id)
     }
 
     /// A home whose content is up to date.
@@ -200,9 +156,7 @@ impl Tables {
 
     /// Heap bytes of the tables.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let stripes = self.stripes.capacity() * size_of::<Stripe>()
-            + self.homes.capacity() * size_of::<Option<ChunkAddr>>();
-        (self.map.memory_bytes() + self.slots.memory_bytes() + stripes) as u64
+        (self.map.memory_bytes() + self.slots.memory_bytes() + self.stripes.memory_bytes()) as u64
     }
 
     /// Applies one record of journal block `lsn`. The record is within the bounds of the pool.
@@ -224,8 +178,8 @@ impl Tables {
                 if self.admits_stripe(lsn, *stripe) {
                     self.grow_stripes(*stripe);
                     let (state, live) = (StripeState::of(*form), self.stripe(*stripe).live);
-                    self.stripes[stripe.0 as usize] = Stripe { state, columns: *columns, live, stale: 0 };
-                    self.homes_mut(*stripe).copy_from_slice(homes);
+                    self.stripes.set(*stripe, Stripe { state, columns: *columns, live, stale: 0 });
+                    self.stripes.homes_mut(*stripe).copy_from_slice(homes);
                     self.slots.open(*stripe);
                 }
             }
@@ -239,9 +193,9 @@ impl Tables {
                 if self.admits_stripe(lsn, *stripe) {
                     self.grow_stripes(*stripe);
                     effects.released.extend(self.homes(*stripe).iter().flatten());
-                    self.homes_mut(*stripe).fill(None);
+                    self.stripes.homes_mut(*stripe).fill(None);
                     // At replay, a map page may be of a later time, when blocks are in it again.
-                    self.stripes[stripe.0 as usize] = Stripe { live: self.stripe(*stripe).live, ..FREE };
+                    self.stripes.set(*stripe, Stripe { live: self.stripe(*stripe).live, ..FREE });
                     // Its slots stay until its number may be used again: reads under way are yet to be verified.
                     effects.freed.push(*stripe);
                 }
@@ -249,15 +203,15 @@ impl Tables {
             Record::Rehome { stripe, index, home } => {
                 if self.admits_stripe(lsn, *stripe) {
                     self.grow_stripes(*stripe);
-                    let old = self.homes_mut(*stripe)[usize::from(*index)].replace(*home);
+                    let old = self.stripes.homes_mut(*stripe)[usize::from(*index)].replace(*home);
                     effects.released.extend(old.filter(|old| old != home));
-                    self.stripes[stripe.0 as usize].stale &= !(1 << *index);
+                    self.stripes.update(*stripe, |stripe| stripe.stale &= !(1 << *index));
                 }
             }
             Record::Stale { stripe, index } => {
                 if self.admits_stripe(lsn, *stripe) {
                     self.grow_stripes(*stripe);
-                    self.stripes[stripe.0 as usize].stale |= 1 << *index;
+                    self.stripes.update(*stripe, |stripe| stripe.stale |= 1 << *index);
                 }
             }
             Record::StaleMember { member } => self.apply_stale_member(lsn, *member),
@@ -316,7 +270,7 @@ impl Tables {
                     home.filter(|h| h.member == member).map(|_| 1u128 << i)
                 };
                 let mask: u128 = self.homes(stripe).iter().enumerate().filter_map(on_member).sum();
-                self.stripes[stripe.0 as usize].stale |= mask;
+                self.stripes.update(stripe, |stripe| stripe.stale |= mask);
             }
         }
     }
@@ -358,9 +312,9 @@ impl Tables {
     fn count_stored(&mut self, first: ShardBlock, slot: SlotNo, count: u32) {
         let (id, ..) = self.geometry.place(slot);
         self.grow_stripes(id);
-        let stripe = &mut self.stripes[id.0 as usize];
-        stripe.live += count;
-        let is_pinned = stripe.state == StripeState::Pinned;
+        let (live, state) = self.stripes.live_mut(id);
+        *live += count;
+        let is_pinned = state == StripeState::Pinned;
         self.live.add(first, count);
         if self.is_complete {
             self.live.add_pinned(u64::from(is_pinned) * u64::from(count));
@@ -382,10 +336,10 @@ impl Tables {
     /// Counts that a block, of the same map page as `block`, is not in a slot any more.
     fn bury(&mut self, block: ShardBlock, slot: SlotNo, effects: &mut Effects) {
         let (id, ..) = self.geometry.place(slot);
-        let stripe = &mut self.stripes[id.0 as usize];
-        stripe.live -= 1;
-        let is_pinned = stripe.state == StripeState::Pinned;
-        if stripe.live == 0 {
+        let (live, state) = self.stripes.live_mut(id);
+        *live -= 1;
+        let is_pinned = state == StripeState::Pinned;
+        if *live == 0 {
             effects.emptied.push(id);
         }
         self.live.remove(block);
@@ -399,22 +353,18 @@ impl Tables {
 
     fn drop_mirrors(&mut self, stripe: StripeId, effects: &mut Effects) {
         let first_mirror = self.geometry.mirror_index(0, 0);
-        self.stripes[stripe.0 as usize].state = StripeState::Parity;
-        self.stripes[stripe.0 as usize].stale &= (1 << first_mirror) - 1;
-        let mirrors = &mut self.homes_mut(stripe)[first_mirror..];
+        self.stripes.update(stripe, |stripe| {
+            stripe.state = StripeState::Parity;
+            stripe.stale &= (1 << first_mirror) - 1;
+        });
+        let mirrors = &mut self.stripes.homes_mut(stripe)[first_mirror..];
         effects.released.extend(mirrors.iter_mut().filter_map(Option::take));
-    }
-
-    fn homes_mut(&mut self, id: StripeId) -> &mut [Option<ChunkAddr>] {
-        let per = self.geometry.homes_per_stripe();
-        &mut self.homes[id.0 as usize * per..(id.0 as usize + 1) * per]
     }
 
     fn grow_stripes(&mut self, id: StripeId) {
         let count = id.0 as usize + 1;
-        if count > self.stripes.len() {
-            self.stripes.resize(count, FREE);
-            self.homes.resize(count * self.geometry.homes_per_stripe(), None);
+        if count > self.stripes.count() as usize {
+            self.stripes.grow(count);
             self.slots.grow(count);
         }
     }
@@ -570,5 +520,6 @@ mod map_table;
 mod places;
 mod residence;
 pub(in crate::store) mod slot_table;
+mod stripe_heads;
 #[cfg(test)]
 mod tests;

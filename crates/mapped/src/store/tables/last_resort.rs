@@ -49,8 +49,8 @@ impl Tables {
         for id in (0..self.stripe_count()).map(StripeId) {
             let stripe = self.stripe(id);
             if stripe.state == StripeState::Free || stripe.columns == 0 {
-                self.stripes[id.0 as usize] = FREE;
-                self.homes_mut(id).fill(None);
+                self.stripes.set(id, FREE);
+                self.stripes.homes_mut(id).fill(None);
             }
         }
     }
@@ -74,7 +74,7 @@ impl Tables {
     /// Removes entries of the map that no stripe confirms, and counts the others as live.
     fn take_contradictions(&mut self) -> BTreeSet<ShardBlock> {
         self.live = LiveCounts::default();
-        self.stripes.iter_mut().for_each(|stripe| stripe.live = 0);
+        (0..self.stripe_count()).for_each(|id| *self.stripes.live_mut(StripeId(id)).0 = 0);
         let mut unknown = BTreeSet::new();
         for page in 0..self.map.pages_end() {
             let is_owned = self.map_pages.get(page as usize).is_some_and(Option::is_some);

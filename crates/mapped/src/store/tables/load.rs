@@ -81,10 +81,10 @@ impl Tables {
         self.grow_stripes(id);
         // Map pages that were taken in before may have blocks in it.
         let live = self.stripe(id).live;
-        self.stripes[id.0 as usize] = Stripe { state: StripeState::of(form), columns, live, stale };
+        self.stripes.set(id, Stripe { state: StripeState::of(form), columns, live, stale });
         for index in 0..self.geometry.homes_per_stripe() {
             let (member, chunk) = (r.u8()?, r.u32()?);
-            self.homes_mut(id)[index] =
+            self.stripes.homes_mut(id)[index] =
                 (member != 0xff).then_some(ChunkAddr { member: MemberId(member), chunk });
         }
         bounds.shape(form, columns, self.homes(id).iter())?;
