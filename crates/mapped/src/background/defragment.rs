@@ -9,6 +9,7 @@ use crate::background::io_priority::IoPriority;
 use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::chunk_allocator::Purpose;
+use crate::store::map_pins::MapPins;
 use crate::store::volumes::Stretch;
 use crate::stripe::Stripes;
 use crate::stripe::piece::Piece;
@@ -54,26 +55,21 @@ impl<I: Io> Defragmenter<I> {
             self.store.mark(Mark::GatherNoRoom);
             return;
         }
-        let _volume = self.store.enter_volume(volume);
-        let Ok(_maps) = self.store.pin_maps(volume, first, self.store.geometry().slots_per_stripe()).await
-        else {
-            self.store.mark(Mark::GatherUnreadable);
-            return;
-        };
-        let members = {
-            let slots = self.stored(volume, first).into_iter().filter_map(|stretch| stretch.slot);
-            self.store.tables().members_of(slots.map(|slot| self.store.geometry().place(slot).0))
-        };
+        let Some((stored, maps)) = self.stored(volume, first).await else { return };
+        let slots = stored.into_iter().filter_map(|stretch| stretch.slot);
+        let members = self.store.tables().members_of(slots.map(|slot| self.store.geometry().place(slot).0));
+        drop(maps);
         self.priority.yield_to_clients(&members, CHUNK_BYTES).await;
         self.store
             .throttle()
             .pay(self.store.io(), self.store.geometry().data_columns as u64 * CHUNK_BYTES)
             .await;
+        let _volume = self.store.enter_volume(volume);
         // As a client's write, it may store blocks in stripes of the class that the volume has now.
         let _claim = self.store.claim_nothing();
         // Inside the epoch the slots read from are not reused, so they can stand for their content.
         let _epoch = self.store.epochs().enter();
-        let stored = self.stored(volume, first);
+        let Some((stored, _maps)) = self.stored(volume, first).await else { return };
         if !is_scattered(&stored) {
             return;
         }
@@ -91,11 +87,16 @@ impl<I: Io> Defragmenter<I> {
         }
     }
 
-    /// The stored stretches of a stripe's length of a volume.
-    pub(crate) fn stored(&self, volume: VolumeId, first: u64) -> Vec<Stretch> {
+    /// The stored stretches of a stripe's length of a volume, and pins on their map pages; `None` when those cannot be read.
+    async fn stored(&self, volume: VolumeId, first: u64) -> Option<(Vec<Stretch>, MapPins)> {
+        let slots = self.store.geometry().slots_per_stripe();
+        let Ok(maps) = self.store.pin_maps(volume, first, slots).await else {
+            self.store.mark(Mark::GatherUnreadable);
+            return None;
+        };
         let mut stored = Vec::new();
         let tell = |stretch: Stretch| stored.extend(stretch.slot.map(|_| stretch));
-        self.store.stretches(volume, first, self.store.geometry().slots_per_stripe(), tell);
-        stored
+        self.store.stretches(volume, first, slots, tell);
+        Some((stored, maps))
     }
 }
