@@ -211,14 +211,22 @@ impl RunMap {
         page: u32,
         groups: impl Iterator<Item = [u32; GROUP_INDICES as usize]>,
     ) {
-        self.drop_page(page);
-        for (group, values) in groups.enumerate() {
-            let word = match fold(&values, 0) {
-                Group::Mixed(_) => Group::Mixed(self.fragments.insert(values)).word(),
-                small => small.word(),
-            };
-            self.page_mut(page as usize)[group] = word;
+        for (first, values) in (page * PAGE_INDICES..).step_by(GROUP_INDICES as usize).zip(groups) {
+            self.set_group(first, values);
         }
+    }
+
+    /// Gives the aligned group of indices that begins at `index` these values; [`NO_VALUE`] is no entry.
+    pub(crate) fn set_group(&mut self, index: u32, values: [u32; GROUP_INDICES as usize]) {
+        let (page, group, _) = split(index);
+        if let Group::Mixed(place) = Group::of(self.page_mut(page)[group]) {
+            self.fragments.free(place);
+        }
+        let after = match fold(&values, 0) {
+            Group::Mixed(_) => Group::Mixed(self.fragments.insert(values)),
+            small => small,
+        };
+        self.page_mut(page)[group] = after.word();
     }
 
     /// The entries of page `page`, index and value, in order.

@@ -169,12 +169,21 @@ impl SlotTable {
         if !self.is_absent(stripe) {
             return;
         }
-        for (slot, (owner, checksum)) in (self.first(stripe)..).map(SlotNo).zip(entries(record)) {
-            if let Some(owner) = owner {
-                self.own(slot, owner, &[checksum]);
-            }
-        }
         self.allocate(stripe);
+        let checksums = &mut self.stripes[stripe.0 as usize].checksums;
+        let groups = record.as_chunks::<{ GROUP_INDICES as usize * SLOT_BYTES }>().0;
+        let first = stripe.0 * self.geometry.slots_per_stripe();
+        for (at, group) in (0..).step_by(GROUP_INDICES as usize).zip(groups) {
+            let mut owners = self.owners.group(first + at);
+            for (i, (owner, checksum)) in entries(group).enumerate() {
+                let Some(owner) = owner else { continue };
+                owners[i] = owner;
+                if let Some(place) = checksums.get_mut(at as usize + i) {
+                    *place = checksum;
+                }
+            }
+            self.owners.set_group(first + at, owners);
+        }
         self.set_residence(stripe, Residence::Present);
     }
 
