@@ -189,6 +189,8 @@ pub enum Mutation {
     UnpinEarly,
     /// Do not count the blocks of map pages that an opening leaves on the members.
     LeaveOutUncounted,
+    /// As a last resort, take table pages out of memory from which contradictions were left out.
+    EvictGuesses,
     /// Let changed table pages take more memory than they may.
     CrowdCache,
     /// Do not tell the sender of a full ring between threads that there is room.
@@ -261,7 +263,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 126] = [
+    pub const ALL: [Mutation; 127] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -376,6 +378,7 @@ impl Mutation {
         Mutation::EncodeAbsent,
         Mutation::UnpinEarly,
         Mutation::LeaveOutUncounted,
+        Mutation::EvictGuesses,
         Mutation::CrowdCache,
         Mutation::HideRoom,
         Mutation::LimitUncharged,

@@ -131,17 +131,18 @@ impl OpenPool {
         open_found(io, found, Box::new(remote)).await
     }
 
-    /// As [`OpenPool::open`], read-only: with any number of members missing.
+    /// As [`OpenPool::open_bounded`], read-only: with any number of members missing.
     ///
     /// # Errors
     /// [`OpenError`] when there is no such pool, or nothing of it can be read.
     pub async fn open_read_only(
         io: SimIo,
         devices: Vec<Candidate>,
+        table_cache: Option<u64>,
         remote: impl FnMut() -> bool,
     ) -> Result<OpenPool, OpenError> {
         let found = discover_read_only(&io, &devices).await.map_err(OpenError::of_discovery)?;
-        open_found(io, found, Box::new(remote)).await
+        open_found(io, Found { table_cache, ..found }, Box::new(remote)).await
     }
 
     /// Opens the pool on these devices as a server with a thread on each of the first `cores` cores does. Returns the ways of

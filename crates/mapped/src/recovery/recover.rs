@@ -36,7 +36,8 @@ pub(crate) struct Recovered<I> {
 pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I>, RecoverError> {
     let OpenShard { io, index, config, devices, control, mode, table_cache } = open;
     let members = Members::new(io.clone(), index, control, &config.members, devices, mode);
-    // What is known of a pool is found from all of its tables, if some are missing.
+    // What is known of a pool is found from all of its tables, if some are missing. What contradicts that is left out of them in
+    // memory, and is still on the members.
     let bound = table_cache.filter(|_| mode != OpenMode::LastResort);
     let cache_max = bound.unwrap_or(u64::MAX);
     let mut recovery = Recovery::new(io, index, config, members, mode, cache_max, BTreeSet::new());
@@ -66,7 +67,7 @@ pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I
     let (touched, unmended) = (std::mem::take(&mut recovery.touched), std::mem::take(&mut recovery.unmended));
     let moving = recovery.config.moving_volumes();
     let store = recovery.finish(ends)?;
-    store.set_table_cache(table_cache);
+    store.set_table_cache(if mutation::on(Mutation::EvictGuesses) { table_cache } else { bound });
     for volume in moving.into_iter().filter(|_| !mutation::on(Mutation::ForgetMove)) {
         store.resume_move(volume).await;
     }

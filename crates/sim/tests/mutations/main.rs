@@ -68,7 +68,7 @@ const OF_ELASTIC: [Mutation; 17] = [
 
 /// The seeds that found the defects which the first six seeds do not find. They are played before the others, to save time.
 /// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
-const FOUND_BY: [(Mutation, u64); 81] = [
+const FOUND_BY: [(Mutation, u64); 82] = [
     (Mutation::AbortOpening, 40),
     (Mutation::AcknowledgeEarly, 10),
     (Mutation::AlternateSlots, 60),
@@ -88,6 +88,7 @@ const FOUND_BY: [(Mutation, u64); 81] = [
     (Mutation::DropReleased, 54),
     (Mutation::EmptyReadsDevice, 45),
     (Mutation::EmptyRevives, 1242),
+    (Mutation::EvictGuesses, 152),
     (Mutation::FlushAround, 43),
     (Mutation::ForgetDirty, 9),
     (Mutation::ForgetFormVoid, 1202),

@@ -402,6 +402,7 @@ pub(crate) fn draw(way: Mutation, seed: u64) -> Plan {
         | Mutation::UnpinEarly
         | Mutation::LeaveOutUncounted => (&[], &WITHOUT_TABLE_CACHE),
         Mutation::TrustOldMap => (&[], &LAST_RESORT),
+        Mutation::EvictGuesses => (&["table_cache=1"], &LAST_RESORT),
         Mutation::CountMirrorsAsParity => (&WITHOUT_OPERATORS, &MIRRORS_FILL_THE_POOL),
         Mutation::OfferDiscarded => (&[], &DISCARDS_IN_A_FULL_POOL),
         Mutation::CompactIntoNarrower => (&[], &OVERWRITES_FILL_THE_POOL),

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use sinew_core::buf::Buf;
 use sinew_core::io::Io;
-use sinew_engine::pool;
+use sinew_engine::pool::{self, Found};
 use sinew_format::model::mapped_geometry::PAGE_BYTES;
 use sinew_format::table_page::{PageHeader, PageId};
 use sinew_members::open_error::RecoverError;
@@ -96,8 +96,7 @@ fn what_the_pool_survives_is_no_loss() {
     }
 }
 
-#[test]
-fn as_a_last_resort_blocks_fail_or_have_a_content_that_they_had() {
+fn last_resort_with(table_cache: Option<u64>) {
     let whole = Scene::new();
     whole.close();
     let mut failed = 0;
@@ -110,7 +109,7 @@ fn as_a_last_resort_blocks_fail_or_have_a_content_that_they_had() {
             assert!(mode == OpenMode::ReadOnly && found.has_last_resort(&error));
             let found = pool::discover_as_last_resort(&io, &members).await.unwrap();
             assert!(!found.has_last_resort(&error));
-            OpenPool::open_found(io, found, || false).await
+            OpenPool::open_found(io, Found { table_cache, ..found }, || false).await
         });
         scene.pool = Rc::new(opened.unwrap().unwrap());
         assert_eq!(scene.pool.control.mode(), OpenMode::LastResort);
@@ -126,4 +125,11 @@ fn as_a_last_resort_blocks_fail_or_have_a_content_that_they_had() {
         }
     }
     assert!(failed > 0, "nothing was lost");
+}
+
+#[test]
+fn as_a_last_resort_blocks_fail_or_have_a_content_that_they_had() {
+    last_resort_with(None);
+    // All tables are in memory all the same.
+    last_resort_with(Some(0));
 }

@@ -53,7 +53,7 @@ pub(crate) fn reads_after_a_crash_are_of_one_copy() -> Result<(), String> {
         world.run_for(WHILE_NS).unwrap();
         drop(pool);
         world.kill_process();
-        let opening = OpenPool::open_read_only(world.io(), members.clone(), || false);
+        let opening = OpenPool::open_read_only(world.io(), members.clone(), None, || false);
         let pool = world.block_on(opening).unwrap().unwrap();
         let before = read_all(&world, &pool);
         drop(pool);

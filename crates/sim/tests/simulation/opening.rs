@@ -154,7 +154,7 @@ fn a_pool_is_open_on_one_host() {
         // A reader is not refused, and leaves the record.
         let (io, given) = (world.io(), members.clone());
         let read = world.block_on(async move {
-            let pool = OpenPool::open_read_only(io, given, || false).await.unwrap();
+            let pool = OpenPool::open_read_only(io, given, None, || false).await.unwrap();
             pool.control.close().await.unwrap();
         });
         read.unwrap();

@@ -96,7 +96,9 @@ impl Run {
         mut rng: Rng,
     ) -> Result<(), Wrong> {
         let io = world.io();
-        let opened = world.block_on(OpenPool::open_read_only(io, candidates, move || rng.chance(0.5)));
+        let table_cache = self.work.plan.table_cache_bytes();
+        let opening = OpenPool::open_read_only(io, candidates, table_cache, move || rng.chance(0.5));
+        let opened = world.block_on(opening);
         let pool = match opened.map_err(|e| Kind::Stuck.of(format!("opening read-only: {e}")))? {
             Ok(pool) => Rc::new(pool),
             // Pools whose tables or journals are gone are refused.
