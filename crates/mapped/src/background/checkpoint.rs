@@ -41,7 +41,7 @@ impl<I: Io> Checkpointer<I> {
             self.store.wakeups().checkpoint.kicked().await;
             while self.is_due() {
                 let came_to_something = self.round().await;
-                self.store.wakeups().checkpointed.notify();
+                self.store.wakeups().checkpoint_round.notify();
                 if !came_to_something {
                     if self.store.is_closing() && self.is_blocked() {
                         break;
@@ -51,6 +51,7 @@ impl<I: Io> Checkpointer<I> {
                     self.store.io().sleep(RETRY_NS).await;
                 }
             }
+            self.store.wakeups().checkpoint_round.notify();
             self.store.wakeups().checkpointed.notify();
         }
     }

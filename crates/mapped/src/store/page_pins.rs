@@ -70,7 +70,7 @@ impl<I: Io> Store<I> {
         if self.is_cache_crowded() && !self.members.are_read_only() {
             self.mark(Mark::CacheAwaited);
             self.wakeups.checkpoint.kick();
-            self.wakeups.checkpointed.wait_once().await;
+            self.wakeups.checkpoint_round.wait_once().await;
         }
     }
 

@@ -8,8 +8,10 @@ use sinew_core::sync::{Kick, Signal};
 #[derive(Default)]
 pub(crate) struct Wakeups {
     pub(crate) checkpoint: Kick,
-    /// A round of the checkpoint has ended, or there is none to be made.
+    /// The checkpoint has come to an end of its work.
     pub(crate) checkpointed: Signal,
+    /// A round of it has ended, or there is none to be made.
+    pub(crate) checkpoint_round: Signal,
     /// Also given when the last reader of released chunks ends.
     pub(crate) reclaim: Rc<Kick>,
     pub(crate) discard: Kick,
