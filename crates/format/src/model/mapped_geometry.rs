@@ -19,16 +19,6 @@ pub const CHUNK_BYTES: u64 = CHUNK_BLOCKS as u64 * BLOCK_BYTES as u64;
 pub const PAGE_BYTES: usize = 16 * 1024;
 /// Blocks of a volume that one page of the block map maps.
 pub const PAGE_INDICES: u32 = 4032;
-
-/// The map page that a block is in.
-pub fn map_page(block: ShardBlock) -> u32 {
-    block.0 / PAGE_INDICES
-}
-
-/// The part of a volume that a block of it in a shard is in, and where in the part. A part has a map page.
-pub fn split_local(local: u64) -> (u32, u32) {
-    ((local / u64::from(PAGE_INDICES)) as u32, (local % u64::from(PAGE_INDICES)) as u32)
-}
 /// Numbers of slots are smaller than this: the block map uses the upper half of a word's range for other entries.
 pub const VALUE_LIMIT: u32 = 1 << 31;
 /// Bytes of a page before its content.
@@ -43,6 +33,16 @@ pub const MEMBERS: std::ops::RangeInclusive<usize> = 2..=255;
 pub const STRIPE_WIDTH_MAX: usize = 32;
 /// Volumes may add up to this many times the raw capacity.
 pub const OVERCOMMIT: u64 = 2;
+
+/// The map page that a block is in.
+pub fn map_page(block: ShardBlock) -> u32 {
+    block.0 / PAGE_INDICES
+}
+
+/// The part of a volume that a block of it in a shard is in, and where in the part. A part has a map page.
+pub fn split_local(local: u64) -> (u32, u32) {
+    ((local / u64::from(PAGE_INDICES)) as u32, (local % u64::from(PAGE_INDICES)) as u32)
+}
 
 /// The protection of a pool against lost members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

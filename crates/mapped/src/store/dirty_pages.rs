@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::store::per_page::PerPage;
 use sinew_core::ids::{Lsn, MemberId};
 use sinew_format::table_page::PageId;
 
@@ -37,9 +38,7 @@ impl PageState {
 /// The state of every page of one shard.
 #[derive(Default)]
 pub(crate) struct Pages {
-    shard: PageState,
-    stripes: Vec<PageState>,
-    map: Vec<PageState>,
+    states: PerPage<PageState>,
     /// Changed pages, those that changed first in front.
     dirty: VecDeque<PageId>,
     /// The sum of the LSNs of the pages that are on the members, but for those of the shard.
@@ -47,26 +46,14 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    fn state(&mut self, page: PageId) -> &mut PageState {
-        let (table, number) = match page {
-            PageId::Shard => return &mut self.shard,
-            PageId::Stripes(number) => (&mut self.stripes, number as usize),
-            PageId::Map(number) => (&mut self.map, number as usize),
-        };
-        if table.len() <= number {
-            table.resize(number + 1, PageState::default());
-        }
-        &mut table[number]
-    }
-
     /// Whether the page that was found at recovery lacks what journal block `lsn` says.
     pub(crate) fn lacks(&self, page: PageId, lsn: Lsn) -> bool {
-        self.get(page).is_none_or(|state| state.loaded < lsn)
+        self.states.get(page).is_none_or(|state| state.loaded < lsn)
     }
 
     /// Whether the page lacks what journal block `lsn` says; if so it counts as changed by it.
     pub(super) fn admits(&mut self, page: PageId, lsn: Lsn) -> bool {
-        let state = self.state(page);
+        let state = self.states.get_mut(page);
         if state.loaded >= lsn {
             return false;
         }
@@ -80,7 +67,7 @@ impl Pages {
 
     /// Records that a page with content up to `lsn` was found at `copies`.
     pub(crate) fn loaded(&mut self, page: PageId, lsn: Lsn, copies: Vec<PageCopy>) {
-        let state = self.state(page);
+        let state = self.states.get_mut(page);
         state.loaded = lsn;
         state.lsn = lsn;
         self.set_copies(page, lsn, copies);
@@ -95,25 +82,17 @@ impl Pages {
 
     /// The last journal block that a page contains; 0 if it was never written.
     pub(super) fn lsn(&self, page: PageId) -> Lsn {
-        self.get(page).map_or(0, |state| state.lsn)
-    }
-
-    fn get(&self, page: PageId) -> Option<&PageState> {
-        match page {
-            PageId::Shard => Some(&self.shard),
-            PageId::Stripes(number) => self.stripes.get(number as usize),
-            PageId::Map(number) => self.map.get(number as usize),
-        }
+        self.states.get(page).map_or(0, |state| state.lsn)
     }
 
     /// The last journal block that any page contains.
     pub(crate) fn newest(&self) -> Lsn {
-        self.all().map(|(_, state)| state.lsn).max().unwrap_or(0)
+        self.states.iter().map(|(_, state)| state.lsn).max().unwrap_or(0)
     }
 
     /// Has the page written again although it did not change, because a copy of it is missing.
     fn rewrite(&mut self, page: PageId, applied: Lsn) {
-        let state = self.state(page);
+        let state = self.states.get_mut(page);
         if state.dirty_since.is_none() {
             state.dirty_since = Some(applied);
             self.dirty.push_back(page);
@@ -124,31 +103,31 @@ impl Pages {
     /// changed.
     pub(super) fn take_oldest(&mut self) -> Option<(PageId, Lsn, Lsn)> {
         let page = self.dirty.pop_front()?;
-        let state = self.state(page);
+        let state = self.states.get_mut(page);
         let since = state.dirty_since.take().expect("a queued page is dirty");
         Some((page, state.lsn, since))
     }
 
     /// Puts back a page taken but not written.
     pub(crate) fn put_back(&mut self, page: PageId, since: Lsn) {
-        let state = self.state(page);
+        let state = self.states.get_mut(page);
         if state.dirty_since.is_some() {
             // Changed again meanwhile and so already queued; the earlier change is still not on the members.
             let at = self.dirty.iter().position(|&p| p == page).expect("a dirty page is queued");
             self.dirty.remove(at);
         }
-        self.state(page).dirty_since = Some(since);
+        self.states.get_mut(page).dirty_since = Some(since);
         self.dirty.push_front(page);
     }
 
     /// Where the page's copies are.
     pub(crate) fn copies(&self, page: PageId) -> &[PageCopy] {
-        self.get(page).map_or(&[], |state| &state.copies)
+        self.states.get(page).map_or(&[], |state| &state.copies)
     }
 
     /// Forgets one copy; false when the page has no such copy.
     pub(super) fn forget_copy(&mut self, page: PageId, copy: PageCopy) -> bool {
-        let copies = &mut self.state(page).copies;
+        let copies = &mut self.states.get_mut(page).copies;
         let before = copies.len();
         copies.retain(|c| *c != copy);
         copies.len() < before
@@ -156,7 +135,7 @@ impl Pages {
 
     /// Replaces the page's copies by those of the version up to `lsn`, giving back the old ones.
     pub(super) fn set_copies(&mut self, page: PageId, lsn: Lsn, copies: Vec<PageCopy>) -> Vec<PageCopy> {
-        let state = self.state(page);
+        let state = self.states.get_mut(page);
         let before = std::mem::replace(&mut state.stored, lsn);
         state.ever_written = true;
         let old = std::mem::replace(&mut state.copies, copies);
@@ -168,7 +147,7 @@ impl Pages {
 
     /// The first journal block whose effect is not in any written page; none when all pages are written.
     pub(crate) fn oldest_dirty(&self) -> Option<Lsn> {
-        self.get(self.oldest()?)?.dirty_since
+        self.states.get(self.oldest()?)?.dirty_since
     }
 
     /// The page that changed first.
@@ -178,13 +157,14 @@ impl Pages {
 
     /// Whether at least `copies` copies on members that count have all that the page has here.
     pub(super) fn is_stored(&self, page: PageId, copies: usize, counts: impl Fn(MemberId) -> bool) -> bool {
-        self.get(page)
+        self.states
+            .get(page)
             .is_some_and(|state| state.stored == state.lsn && state.copies_on(counts) >= copies.max(1))
     }
 
     /// The last journal block that the copies of a page contain.
     pub(crate) fn stored(&self, page: PageId) -> Lsn {
-        self.get(page).map_or(0, |state| state.stored)
+        self.states.get(page).map_or(0, |state| state.stored)
     }
 
     pub(super) fn dirty_count(&self) -> usize {
@@ -193,14 +173,7 @@ impl Pages {
 
     /// Every page that has been written, with its copies.
     pub(crate) fn written(&self) -> impl Iterator<Item = (PageId, &[PageCopy])> {
-        self.all().filter(|(_, s)| !s.copies.is_empty()).map(|(p, s)| (p, s.copies.as_slice()))
-    }
-
-    fn all(&self) -> impl Iterator<Item = (PageId, &PageState)> {
-        let shard = std::iter::once((PageId::Shard, &self.shard));
-        let stripes = self.stripes.iter().enumerate().map(|(n, s)| (PageId::Stripes(n as u32), s));
-        let map = self.map.iter().enumerate().map(|(n, s)| (PageId::Map(n as u32), s));
-        shard.chain(stripes).chain(map)
+        self.states.iter().filter(|(_, s)| !s.copies.is_empty()).map(|(p, s)| (p, s.copies.as_slice()))
     }
 
     /// Forgets the copies on a member, giving back their slots.
@@ -212,7 +185,7 @@ impl Pages {
             .collect();
         let mut slots = Vec::with_capacity(lost.len());
         for page in lost {
-            slots.extend(self.state(page).copies.extract_if(.., |c| c.member == member));
+            slots.extend(self.states.get_mut(page).copies.extract_if(.., |c| c.member == member));
         }
         slots
     }
@@ -230,6 +203,10 @@ impl Pages {
     }
 
     fn short(&self, copies: usize, counts: impl Fn(MemberId) -> bool) -> Vec<PageId> {
-        self.all().filter(|(_, s)| s.ever_written && s.copies_on(&counts) < copies).map(|(p, _)| p).collect()
+        self.states
+            .iter()
+            .filter(|(_, s)| s.ever_written && s.copies_on(&counts) < copies)
+            .map(|(p, _)| p)
+            .collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Pins on the map pages of consecutive blocks of a volume.
+//! Pins on map pages: of consecutive blocks of a volume, and of the live blocks of a stripe.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -31,15 +31,13 @@ impl MapPins {
         self.first.iter().chain(&self.others).any(|pin| pin.page() == page)
     }
 
-    /// Adds pins, of pages without one.
-    fn add_all(&mut self, pins: Vec<PagePin>) {
-        pins.into_iter().for_each(|pin| self.add(pin));
-    }
-
     /// Takes the pins of others over.
     pub(crate) fn merge(&mut self, others: MapPins) {
-        let others = others.first.into_iter().chain(others.others);
-        for pin in others {
+        self.extend(others.first.into_iter().chain(others.others));
+    }
+
+    fn extend(&mut self, pins: impl IntoIterator<Item = PagePin>) {
+        for pin in pins {
             if !self.has(pin.page()) {
                 self.add(pin);
             }
@@ -73,7 +71,7 @@ impl<I: Io> Store<I> {
                 return Ok(pins);
             }
             // Meanwhile another part of the volume may get its page, which may leave memory again.
-            pins.add_all(Box::pin(self.pin_map_pages(&absent)).await?);
+            pins.extend(Box::pin(self.pin_map_pages(&absent)).await?);
         }
     }
 

@@ -23,6 +23,7 @@ pub(crate) mod overlapped_commit;
 pub(crate) mod page_copy;
 pub(crate) mod page_pins;
 pub(crate) mod page_snapshot;
+mod per_page;
 pub(crate) mod release;
 pub(crate) mod room;
 pub(crate) mod run_map;

@@ -10,6 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use crate::store::per_page::PerPage;
 use crate::store::tables::Tables;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::Signal;
@@ -22,7 +23,7 @@ const STEPS_MAX: usize = 1024;
 /// The state of the cache.
 pub(super) struct TableCache {
     bytes_max: Cell<u64>,
-    uses: RefCell<PageUses>,
+    uses: RefCell<PerPage<PageUse>>,
     hand: Cell<PageId>,
     /// Pages that are being read.
     reading: RefCell<BTreeSet<PageId>>,
@@ -46,16 +47,8 @@ impl PagePin {
 
 impl Drop for PagePin {
     fn drop(&mut self) {
-        self.cache.uses.borrow_mut().of(self.page).pins -= 1;
+        self.cache.uses.borrow_mut().get_mut(self.page).pins -= 1;
     }
-}
-
-/// The uses of pages, by their numbers. A page that was never used has none.
-#[derive(Default)]
-struct PageUses {
-    shard: PageUse,
-    stripes: Vec<PageUse>,
-    map: Vec<PageUse>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -63,20 +56,6 @@ struct PageUse {
     pins: u32,
     /// It was used since the hand passed.
     is_recent: bool,
-}
-
-impl PageUses {
-    fn of(&mut self, page: PageId) -> &mut PageUse {
-        let (uses, number) = match page {
-            PageId::Shard => return &mut self.shard,
-            PageId::Stripes(number) => (&mut self.stripes, number as usize),
-            PageId::Map(number) => (&mut self.map, number as usize),
-        };
-        if uses.len() <= number {
-            uses.resize(number + 1, PageUse::default());
-        }
-        &mut uses[number]
-    }
 }
 
 impl Default for TableCache {
@@ -111,13 +90,13 @@ impl TableCache {
 
     /// A page was used.
     pub(super) fn note_use(&self, page: PageId) {
-        self.uses.borrow_mut().of(page).is_recent = true;
+        self.uses.borrow_mut().get_mut(page).is_recent = true;
     }
 
     /// Keeps what is in memory of a page there.
     pub(super) fn pin(self: &Rc<Self>, page: PageId) -> PagePin {
         let mut uses = self.uses.borrow_mut();
-        let used = uses.of(page);
+        let used = uses.get_mut(page);
         used.pins += 1;
         used.is_recent = true;
         PagePin { cache: Rc::clone(self), page }
@@ -125,8 +104,7 @@ impl TableCache {
 
     /// Pins in force.
     pub(super) fn pins(&self) -> usize {
-        let uses = self.uses.borrow();
-        [uses.shard].iter().chain(&uses.stripes).chain(&uses.map).map(|page| page.pins as usize).sum()
+        self.uses.borrow().iter().map(|(_, used)| used.pins as usize).sum()
     }
 
     /// Waits until no other task reads a page, which this one may then read; calls `waiting` each time that one does.
@@ -171,13 +149,13 @@ impl TableCache {
     ) {
         let mut uses = self.uses.borrow_mut();
         // Twice around: the first time, pages may have been used since the last.
-        for _ in 0..STEPS_MAX.min(2 * tables.pages_in_memory()) {
+        for _ in 0..STEPS_MAX.min(2 * tables.cached_pages()) {
             if tables.cached_bytes() <= self.bytes_max.get() {
                 break;
             }
-            let Some(page) = tables.next_page_in_memory(self.hand.get()) else { break };
+            let Some(page) = tables.next_cached_page(self.hand.get()) else { break };
             self.hand.set(after(page));
-            let used = uses.of(page);
+            let used = uses.get_mut(page);
             let is_in_use = std::mem::take(&mut used.is_recent) || used.pins > 0;
             let is_stored = is_stored(tables, page) || mutation::on(Mutation::EvictUnwritten);
             if !is_in_use && !tables.has_freed_slots(page) && is_stored {

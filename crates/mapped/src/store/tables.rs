@@ -514,6 +514,7 @@ impl Tables {
     }
 }
 
+mod cached_pages;
 mod last_resort;
 mod load;
 mod map_table;

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::store::run_map::{GROUP_INDICES, NO_VALUE, RunMap};
+use crate::store::tables::residence::Residence;
 use sinew_format::model::mapped_geometry::{PAGE_HEADER_BYTES, PAGE_INDICES};
 
 /// The map, from blocks to slots.
@@ -18,19 +19,10 @@ pub(crate) struct MapTable {
     present: BTreeSet<u32>,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Residence {
-    #[default]
-    Present,
-    Absent,
-    /// Absent since the shard was opened: whether the stripes agree with it is not known.
-    Unchecked,
-}
-
 impl MapTable {
     /// Whether the entries of a page have to be filled in first.
     pub(crate) fn is_absent(&self, page: u32) -> bool {
-        self.residence(page) != Residence::Present
+        self.residence(page).is_absent()
     }
 
     /// Whether a page has been absent since the shard was opened.
@@ -100,32 +92,30 @@ impl MapTable {
     /// A page, which is in memory, becomes that of a volume.
     pub(super) fn own(&mut self, page: u32) {
         self.assert_present(page);
-        self.present.insert(page);
+        self.set_residence(page, Residence::Present);
     }
 
     /// Forgets a page that is no volume's any more.
     pub(super) fn drop_page(&mut self, page: u32) {
         self.entries.drop_page(page);
-        self.present.remove(&page);
+        self.set_residence(page, Residence::Unused);
     }
 
     /// The entries of a page of a volume, of which nothing is known yet, stay on the members.
     pub(super) fn leave_out(&mut self, page: u32) {
         self.set_residence(page, Residence::Unchecked);
-        self.present.remove(&page);
     }
 
     /// Takes the entries of a page of a volume out of memory; the members have them.
     pub(super) fn evict(&mut self, page: u32) {
+        self.entries.drop_page(page);
         self.set_residence(page, Residence::Absent);
-        self.drop_page(page);
     }
 
     /// Takes the entries of a page of a volume in, group by group; [`NO_VALUE`] is none.
     pub(super) fn fill(&mut self, page: u32, groups: impl Iterator<Item = [u32; GROUP_INDICES as usize]>) {
-        self.set_residence(page, Residence::Present);
         self.entries.fill_page(page, groups);
-        self.present.insert(page);
+        self.set_residence(page, Residence::Present);
     }
 
     /// The number of pages of volumes that are in memory.
@@ -157,6 +147,10 @@ impl MapTable {
             self.residence.resize(page as usize + 1, Residence::default());
         }
         self.residence[page as usize] = residence;
+        match residence {
+            Residence::Present => self.present.insert(page),
+            _ => self.present.remove(&page),
+        };
     }
 
     fn assert_present(&self, page: u32) {

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::store::run_map::{GROUP_INDICES, NO_VALUE, RunMap};
+use crate::store::tables::residence::Residence;
 use sinew_core::ids::{SlotNo, StripeId};
 use sinew_core::mutation::{self, Mutation};
 use sinew_format::model::mapped_geometry::MappedGeometry;
@@ -39,17 +40,6 @@ struct StripeSlots {
     /// One for each slot, zero where none was set. Each stripe has memory of its own: the table of a large pool grows without
     /// being copied.
     checksums: Box<[u32]>,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Residence {
-    /// The stripe was never opened, or was freed.
-    #[default]
-    Unused,
-    Present,
-    Absent,
-    /// Absent since the shard was opened: whether the map agrees with them is not known.
-    Unchecked,
 }
 
 impl SlotTable {
@@ -90,9 +80,7 @@ impl SlotTable {
     }
 
     pub(super) fn is_absent(&self, stripe: StripeId) -> bool {
-        let residence =
-            self.stripes.get(stripe.0 as usize).map_or(Residence::Unused, |slots| slots.residence);
-        matches!(residence, Residence::Absent | Residence::Unchecked)
+        self.stripes.get(stripe.0 as usize).is_some_and(|slots| slots.residence.is_absent())
     }
 
     /// Whether slots of a stripe have been absent since the shard was opened.
@@ -170,9 +158,9 @@ impl SlotTable {
             return;
         }
         self.allocate(stripe);
+        let first = self.first(stripe);
         let checksums = &mut self.stripes[stripe.0 as usize].checksums;
         let groups = record.as_chunks::<{ GROUP_INDICES as usize * SLOT_BYTES }>().0;
-        let first = stripe.0 * self.geometry.slots_per_stripe();
         for (at, group) in (0..).step_by(GROUP_INDICES as usize).zip(groups) {
             let mut owners = self.owners.group(first + at);
             for (i, (owner, checksum)) in entries(group).enumerate() {
