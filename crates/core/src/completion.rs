@@ -1,9 +1,11 @@
 //! Completion counter: the answer to a request that is carried out in parts.
 
 use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
-use crate::sync::{Fulfil, Promise, promise};
 use crate::volume::VolumeError;
 
 /// The answer to a queued write: whether the condition of its last conditional piece held.
@@ -13,19 +15,21 @@ pub type AppendResult = Result<bool, VolumeError>;
 pub struct Completion {
     blocks_left: Cell<u32>,
     result: Cell<AppendResult>,
-    fulfil: Cell<Option<Fulfil<AppendResult>>>,
+    waker: Cell<Option<Waker>>,
 }
+
+/// Resolves to the answer.
+pub struct Completed(Rc<Completion>);
 
 impl Completion {
     /// A counter for `blocks` blocks, and its answer.
-    pub fn new(blocks: u32) -> (Rc<Completion>, Promise<AppendResult>) {
-        let (fulfil, promise) = promise();
-        let completion = Completion {
+    pub fn new(blocks: u32) -> (Rc<Completion>, Completed) {
+        let completion = Rc::new(Completion {
             blocks_left: Cell::new(blocks),
             result: Cell::new(Ok(true)),
-            fulfil: Cell::new(Some(fulfil)),
-        };
-        (Rc::new(completion), promise)
+            waker: Cell::new(None),
+        });
+        (Rc::clone(&completion), Completed(completion))
     }
 
     /// Counts `blocks` blocks as done. The answer is the first error, if there is one.
@@ -37,9 +41,21 @@ impl Completion {
         }
         self.blocks_left.set(self.blocks_left.get() - blocks);
         if self.blocks_left.get() == 0
-            && let Some(fulfil) = self.fulfil.take()
+            && let Some(waker) = self.waker.take()
         {
-            fulfil.fulfil(self.result.get());
+            waker.wake();
         }
+    }
+}
+
+impl Future for Completed {
+    type Output = AppendResult;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<AppendResult> {
+        if self.0.blocks_left.get() == 0 {
+            return Poll::Ready(self.0.result.get());
+        }
+        self.0.waker.set(Some(cx.waker().clone()));
+        Poll::Pending
     }
 }

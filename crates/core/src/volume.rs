@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use crate::buf::Buf;
+use crate::buf::{Buf, Bufs};
 
 /// A range of a volume, and whether data is stored in it. Unallocated ranges read as zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub trait Volume: Clone + 'static {
     /// # Errors
     /// [`VolumeError::OutOfRange`] past the end of the volume; [`VolumeError::Failed`] when a block has no good copy left;
     /// [`VolumeError::Gone`] when the volume was deleted or the pool is closing.
-    fn read(&self, offset: u64, len: u32) -> impl Future<Output = Result<Vec<Buf>, VolumeError>>;
+    fn read(&self, offset: u64, len: u32) -> impl Future<Output = Result<Bufs, VolumeError>>;
     /// Writes `data` at `offset`; with `fua` it returns only once the data survives power loss.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use crate::codec::{DecodeError, Reader, Writer};
 use crate::model::mapped_geometry::map_page;
 use crate::model::stripe_form::StripeForm;
 use sinew_core::ids::Uuid;
+use smallvec::SmallVec;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SNJB");
 /// Bytes of a journal block before its records.
@@ -18,6 +19,9 @@ pub const JOURNAL_PAYLOAD_BYTES: usize = BLOCK_BYTES - JOURNAL_HEADER_BYTES;
 
 /// Most blocks of one [`Record::Write`]: their number is one byte.
 pub const WRITE_BLOCKS_MAX: usize = u8::MAX as usize;
+
+/// CRC32C of each of consecutive blocks. As many as fit into the place of a pointer and a length need no memory of their own.
+pub type Checksums = SmallVec<[u32; 4]>;
 
 /// One change of a shard's tables. Applying it is the same act after a commit and at replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +33,7 @@ pub enum Record {
         /// The first slot.
         slot: SlotNo,
         /// CRC32C of each block, in order.
-        crcs: Vec<u32>,
+        crcs: Checksums,
     },
     /// One block was copied or merged into a slot. The record is void if the block is no longer in the slot `from`.
     Move {
@@ -400,7 +404,7 @@ mod tests {
         let block = any::<u32>().prop_map(ShardBlock);
         prop_oneof![
             (block.clone(), slot.clone(), proptest::collection::vec(any::<u32>(), 1..=WRITE_BLOCKS_MAX))
-                .prop_map(|(block, slot, crcs)| Record::Write { block, slot, crcs }),
+                .prop_map(|(block, slot, crcs)| Record::Write { block, slot, crcs: crcs.into() }),
             (block.clone(), proptest::option::of(slot.clone()), slot.clone(), any::<u32>())
                 .prop_map(|(block, from, slot, crc)| Record::Move { block, from, slot, crc }),
             (block, any::<u32>()).prop_map(|(block, count)| Record::Unmap { block, count }),

@@ -169,6 +169,7 @@ impl RecordCheck {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal_block::Checksums;
     use crate::superblock::tests::sample;
     use sinew_core::ids::{MemberId, VolumeId};
 
@@ -187,9 +188,9 @@ mod tests {
         let nowhere = Some(ChunkAddr { member: MemberId(9), chunk: 0 });
         let (block, slot) = (ShardBlock(0), SlotNo(0));
         let wrong = [
-            Record::Write { block: ShardBlock(PAGE_INDICES - 1), slot, crcs: vec![0; 2] },
-            Record::Write { block, slot: SlotNo(31), crcs: vec![0; 2] },
-            Record::Write { block, slot, crcs: vec![] },
+            Record::Write { block: ShardBlock(PAGE_INDICES - 1), slot, crcs: Checksums::from_elem(0, 2) },
+            Record::Write { block, slot: SlotNo(31), crcs: Checksums::from_elem(0, 2) },
+            Record::Write { block, slot, crcs: Checksums::new() },
             Record::Move { block, from: None, slot: SlotNo(u32::MAX), crc: 0 },
             Record::Move { block: ShardBlock(u32::MAX), from: None, slot, crc: 0 },
             Record::Unmap { block, count: PAGE_INDICES + 1 },
@@ -214,6 +215,6 @@ mod tests {
             assert!(bounds.record(&record).is_err(), "{record:?}");
         }
         assert_eq!(bounds.record(&open(vec![HOME; homes])), Ok(()));
-        assert_eq!(bounds.record(&Record::Write { block, slot, crcs: vec![0; 32] }), Ok(()));
+        assert_eq!(bounds.record(&Record::Write { block, slot, crcs: Checksums::from_elem(0, 32) }), Ok(()));
     }
 }

@@ -9,7 +9,7 @@ use harness::client::welcome;
 use harness::memory::{MemoryExports, MemoryVolume, TaskIo};
 use harness::wire::{ClientEnd, Wire};
 use proptest::prelude::*;
-use sinew_core::buf::Buf;
+use sinew_core::buf::{Buf, Bufs};
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
 use sinew_frontend::nbd::proto::{self, Errno, Headers, ReplyTo, chunk};
@@ -170,7 +170,7 @@ fn an_export_that_is_not_there_is_named() {
     assert!(error.to_string().contains("no export \"nothing\""), "{error}");
 }
 
-type Read = Rc<RefCell<Option<Result<Vec<Buf>, ClientError>>>>;
+type Read = Rc<RefCell<Option<Result<Bufs, ClientError>>>>;
 
 /// A client that reads 64 bytes at 4096, and gets these bytes from a server that is none.
 fn answered(

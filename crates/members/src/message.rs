@@ -7,7 +7,7 @@ use crate::ring::group_form::GroupForm;
 use crate::space_credit::Allotment;
 use crate::status::ShardStatus;
 use crate::throttle::Limits;
-use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::buf::{BLOCK_BYTES, Buf, Bufs};
 use sinew_core::ids::{MemberId, VolumeId};
 use sinew_core::io::{DeviceId, IoError};
 use sinew_core::volume::{Extent, VolumeError};
@@ -77,7 +77,7 @@ impl Request {
 #[derive(Debug)]
 pub enum Reply {
     /// The blocks read, in order.
-    Data(Vec<Buf>),
+    Data(Bufs),
     /// Stored and unallocated extents, in order.
     Extents(Vec<Extent>),
     /// The request has no other answer.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use async_channel::{Receiver, Sender};
-use sinew_core::buf::Buf;
+use sinew_core::buf::{Buf, Bufs};
 use sinew_core::io::Io;
 use sinew_core::volume::{Extent, Volume, VolumeError};
 use sinew_engine::client::{PoolClient, ShardLink, VolumeHandle};
@@ -296,7 +296,7 @@ impl Volume for SimVolume {
     }
 
     #[inline(never)]
-    fn read(&self, offset: u64, len: u32) -> Boxed<'_, Result<Vec<Buf>, VolumeError>> {
+    fn read(&self, offset: u64, len: u32) -> Boxed<'_, Result<Bufs, VolumeError>> {
         Box::pin(self.0.read(offset, len))
     }
 

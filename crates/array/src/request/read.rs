@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::buf::{BLOCK_BYTES, Buf, Bufs};
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;
 use sinew_core::volume::{Extent, VolumeError};
@@ -15,7 +15,7 @@ impl<I: Io> Requests<I> {
     ///
     /// # Errors
     /// [`VolumeError::Failed`] when a block cannot be read or reconstructed.
-    pub(crate) async fn read(self: &Rc<Self>, local: u64, count: u32) -> Result<Vec<Buf>, VolumeError> {
+    pub(crate) async fn read(self: &Rc<Self>, local: u64, count: u32) -> Result<Bufs, VolumeError> {
         self.state.counters().reads.add(1);
         self.state.counters().read_bytes.add(u64::from(count) * BLOCK_BYTES as u64);
         let _inside = self.stripes.enter_reading(local, u64::from(count)).await;
@@ -33,14 +33,14 @@ impl<I: Io> Requests<I> {
         }
     }
 
-    async fn read_parts(self: &Rc<Self>, local: u64, count: u32) -> Result<Vec<Buf>, VolumeError> {
+    async fn read_parts(self: &Rc<Self>, local: u64, count: u32) -> Result<Bufs, VolumeError> {
         let mut parts = Vec::with_capacity(1);
         for run in self.state.layout().runs(local, u64::from(count)) {
             self.stripes.note_use(run.stripe, false);
             self.split_by_journal(run, &mut parts);
         }
         if let [ReadPart::Place(run)] = parts[..] {
-            return Ok(vec![self.stripes.read_run(run).await?]);
+            return self.stripes.read_run(run).await.map(Buf::into);
         }
         let reads = parts.into_iter().map(|part| async {
             match part {

@@ -15,7 +15,7 @@ pub(crate) use crate::client::known_damage::KnownDamage;
 use crate::client::limiter::Limiter;
 use crate::handover::Handover;
 use crate::shard::Shard;
-use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::buf::{BLOCK_BYTES, Buf, Bufs};
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;
@@ -271,7 +271,7 @@ impl<I: Io> VolumeHandle<I> {
         join_all(calls).await.into_iter().collect()
     }
 
-    async fn read_blocks(&self, first: u64, blocks: u64) -> Result<Vec<Buf>, VolumeError> {
+    async fn read_blocks(&self, first: u64, blocks: u64) -> Result<Bufs, VolumeError> {
         if let Some(part) = self.only_part(first, blocks) {
             let request = Request::Read { local: part.local, count: blocks as u32 };
             return self.call(part.shard, request).await.map(data_of);
@@ -373,7 +373,7 @@ impl<I: Io> Volume for VolumeHandle<I> {
         self.shared.end().unwrap_or(0)
     }
 
-    async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, VolumeError> {
+    async fn read(&self, offset: u64, len: u32) -> Result<Bufs, VolumeError> {
         self.admit(offset, u64::from(len), u64::from(len)).await?;
         let (first, end) = (offset / BLOCK, (offset + u64::from(len)).div_ceil(BLOCK));
         let mut bufs = match self.read_blocks(first, end - first).await {
@@ -451,7 +451,7 @@ impl<I: Io> Volume for VolumeHandle<I> {
 }
 
 /// What a read is answered with.
-fn data_of(reply: Reply) -> Vec<Buf> {
+fn data_of(reply: Reply) -> Bufs {
     match reply {
         Reply::Data(data) => data,
         _ => unreachable!("a read is answered with data"),
@@ -465,8 +465,10 @@ fn trim(bufs: &mut [Buf], skip: usize, len: usize) {
     {
         *first = first.slice(skip, first.len() - skip);
     }
-    let total: usize = bufs.iter().map(Buf::len).sum();
-    if let Some(last) = bufs.last_mut() {
-        *last = last.slice(0, last.len() - (total - len));
+    let beyond = bufs.iter().map(Buf::len).sum::<usize>() - len;
+    if beyond > 0
+        && let Some(last) = bufs.last_mut()
+    {
+        *last = last.slice(0, last.len() - beyond);
     }
 }

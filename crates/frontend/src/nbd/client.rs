@@ -25,7 +25,7 @@ use std::future::{Future, poll_fn};
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 
-use sinew_core::buf::Buf;
+use sinew_core::buf::{Buf, Bufs};
 use sinew_core::io::Io;
 
 use super::deadline::within;
@@ -144,8 +144,8 @@ impl<I: Io, S: Stream> Client<I, S> {
     ///
     /// # Errors
     /// When the server reports an error or the connection is lost; see [`ClientError`].
-    pub async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, ClientError> {
-        let mut parts = Vec::new();
+    pub async fn read(&self, offset: u64, len: u32) -> Result<Bufs, ClientError> {
+        let mut parts = Bufs::new();
         let most = u64::from(self.terms().payload_bytes_max);
         for (offset, len) in pieces(offset, u64::from(len), most) {
             parts.extend(self.shared.call(command::READ, offset, len, None).await?);

@@ -1,6 +1,6 @@
 //! Carries a command out on the volume and encodes the reply.
 
-use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::buf::{BLOCK_BYTES, Buf, Bufs};
 use sinew_core::volume::{Volume, VolumeError};
 
 use super::handshake::ALLOCATION_CONTEXT;
@@ -30,7 +30,7 @@ pub(super) enum Outcome {
     /// Nothing.
     Done,
     /// The data read; its range, and whether holes may be told apart.
-    Data(Vec<Buf>, Range, bool),
+    Data(Bufs, Range, bool),
     /// Extents as length and state bits.
     Extents(Vec<(u64, u32)>),
 }
@@ -136,7 +136,7 @@ pub(super) fn encode(
 }
 
 /// Encodes read data as chunks of data and holes.
-fn encode_chunks(outbox: &mut Outbox, to: ReplyTo, data: Vec<Buf>, range: Range, holes: bool) {
+fn encode_chunks(outbox: &mut Outbox, to: ReplyTo, data: Bufs, range: Range, holes: bool) {
     let len = range.len as usize;
     let mut at = 0;
     let mut next = 0;
@@ -161,7 +161,7 @@ fn encode_chunks(outbox: &mut Outbox, to: ReplyTo, data: Vec<Buf>, range: Range,
 
 /// Cuts a list of buffers where chunks begin.
 struct DataParts {
-    data: std::vec::IntoIter<Buf>,
+    data: <Bufs as IntoIterator>::IntoIter,
     rest: Option<Buf>,
 }
 
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn data(pattern: &[bool], piece: usize) -> Vec<Buf> {
+    fn data(pattern: &[bool], piece: usize) -> Bufs {
         pattern.iter().map(|set| Buf::copy_of(&vec![u8::from(*set); piece])).collect()
     }
 

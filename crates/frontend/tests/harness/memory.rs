@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::buf::{BLOCK_BYTES, Buf, Bufs};
 use sinew_core::io::{DeviceId, Gather, Io, IoError, Space};
 use sinew_core::volume::{Extent, Volume, VolumeError};
 use sinew_frontend::exports::{Export, Exports};
@@ -121,11 +121,11 @@ impl Volume for MemoryVolume {
         self.content.lock().unwrap().bytes
     }
 
-    async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, VolumeError> {
+    async fn read(&self, offset: u64, len: u32) -> Result<Bufs, VolumeError> {
         self.begin(offset, u64::from(len)).await?;
         let content = self.content.lock().unwrap();
         let (mut at, end) = (offset, offset + u64::from(len));
-        let mut parts = Vec::new();
+        let mut parts = Bufs::new();
         while at < end {
             let within = (at % BLOCK) as usize;
             let len = (BLOCK_BYTES - within).min((end - at) as usize);

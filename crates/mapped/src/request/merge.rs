@@ -6,7 +6,7 @@ use crate::marks::Mark;
 use crate::request::admission::claim;
 use crate::stripe::Stripes;
 use crate::stripe::appender::Appender;
-use crate::stripe::piece::{Condition, Piece};
+use crate::stripe::piece::{Condition, Piece, Pieces};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
@@ -41,7 +41,7 @@ pub(super) async fn merge<I: Io>(
         };
         content.bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
         let piece = Piece { block, data: content, condition: Condition::StillAt(from) };
-        let appended = appender.append(vec![piece]).await;
+        let appended = appender.append(Pieces::from_buf([piece])).await;
         drop(epoch);
         match appended {
             Ok(true) => return Ok(()),

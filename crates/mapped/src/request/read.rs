@@ -6,7 +6,7 @@ use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::volumes::Stretch;
 use crate::stripe::Stripes;
-use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::buf::{BLOCK_BYTES, Buf, Bufs};
 use sinew_core::ids::{ShardBlock, VolumeId};
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;
@@ -20,7 +20,7 @@ pub(crate) async fn read<I: Io>(
     volume: VolumeId,
     local: u64,
     count: u32,
-) -> Result<Vec<Buf>, VolumeError> {
+) -> Result<Bufs, VolumeError> {
     let store = stripes.store();
     let _volume = store.enter_volume(volume);
     store.counters().reads.add(1);
@@ -29,7 +29,7 @@ pub(crate) async fn read<I: Io>(
         store.note_page_use(PageId::Map(map_page(first.block)));
         let _epoch = store.epochs().enter();
         stripes.note_scatter(volume, local..local + u64::from(count), &[first]);
-        return Ok(vec![read_stretch(stripes, first).await?]);
+        return read_stretch(stripes, first).await.map(Buf::into);
     }
     Box::pin(read_stretches(stripes, volume, local, count)).await
 }
@@ -40,7 +40,7 @@ async fn read_stretches<I: Io>(
     volume: VolumeId,
     local: u64,
     count: u32,
-) -> Result<Vec<Buf>, VolumeError> {
+) -> Result<Bufs, VolumeError> {
     let store = stripes.store();
     let _maps = store.pin_maps(volume, local, count).await?;
     let _epoch = store.epochs().enter();

@@ -7,7 +7,7 @@ use crate::request::admission::claim;
 use crate::store::chunk_allocator::Purpose;
 use crate::store::map_pins::MapPins;
 use crate::stripe::Stripes;
-use crate::stripe::piece::{Condition, Piece, take_blocks};
+use crate::stripe::piece::{Condition, Piece, Pieces, take_blocks};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
@@ -39,9 +39,9 @@ pub(crate) async fn write<I: Io>(
     }
     let class = store.class_of(volume);
     if !is_large(stripes, class, blocks) {
-        return stripes.appender(class).append(pieces.into()).await.map(|_| ());
+        return stripes.appender(class).append(pieces).await.map(|_| ());
     }
-    Box::pin(write_large(stripes, class, blocks, pieces)).await
+    Box::pin(write_large(stripes, class, blocks, pieces.into_iter().collect())).await
 }
 
 /// Writes `blocks` blocks: as full stripes as far as they fill such, and appends the rest.
@@ -59,7 +59,7 @@ async fn write_large<I: Io>(
         left -= pieces_of_one.iter().map(Piece::blocks).sum::<u32>();
         full_stripes.push(pieces_of_one);
     }
-    let small = (left > 0).then(|| stripes.appender(class).append(pieces.into()));
+    let small = (left > 0).then(|| stripes.appender(class).append(pieces.into_iter().collect()));
     let writes = full_stripes.iter().map(|pieces| stripes.write_stripe(class, pieces, Purpose::User));
     // All parts are waited for even when one fails: nothing of a request happens after its answer.
     let large = join_all(writes).await;
@@ -89,19 +89,19 @@ fn cut_pieces<I: Io>(
     local: u64,
     data: Buf,
     maps: &mut MapPins,
-) -> Result<VecDeque<Piece>, VolumeError> {
+) -> Result<Pieces, VolumeError> {
     let store = stripes.store();
-    let mut pieces = VecDeque::with_capacity(1);
+    let mut pieces = Pieces::new();
     let (mut local, mut rest) = (local, data);
     while !rest.is_empty() {
         let room = (PAGE_INDICES - split_local(local).1) as usize * BLOCK_BYTES;
         let bytes = rest.len().min(room);
         let block = store.block_for_write(volume, local, maps)?;
         if bytes == rest.len() {
-            pieces.push_back(Piece { block, data: rest, condition: Condition::Always });
+            pieces.push(Piece { block, data: rest, condition: Condition::Always });
             break;
         }
-        pieces.push_back(Piece { block, data: rest.slice(0, bytes), condition: Condition::Always });
+        pieces.push(Piece { block, data: rest.slice(0, bytes), condition: Condition::Always });
         rest = rest.slice(bytes, rest.len() - bytes);
         local += (bytes / BLOCK_BYTES) as u64;
     }

@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use crate::store::data_status::DataStatus;
 use crate::stripe::open_stripe::OpenStripe;
-use crate::stripe::piece::Piece;
-use sinew_core::completion::{AppendResult, Completion};
+use crate::stripe::piece::{Piece, Pieces};
+use sinew_core::completion::{Completed, Completion};
 use sinew_core::ids::{ChunkAddr, SlotNo, StripeId};
-use sinew_core::sync::{Promise, Signal};
+use sinew_core::sync::Signal;
 use sinew_core::volume::VolumeError;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
 use sinew_format::model::stripe_form::{StripeClass, StripeForm};
@@ -55,14 +55,14 @@ impl Appender {
     }
 
     /// Queues pieces; resolves when all of them are stored and findable.
-    pub(crate) fn append(&self, pieces: Vec<Piece>) -> Promise<AppendResult> {
-        let (ticket, promise) = Completion::new(pieces.iter().map(Piece::blocks).sum());
+    pub(crate) fn append(&self, pieces: Pieces) -> Completed {
+        let (ticket, completed) = Completion::new(pieces.iter().map(Piece::blocks).sum());
         self.queue.borrow_mut().extend(pieces.into_iter().map(|piece| (piece, Rc::clone(&ticket))));
         if self.starved.get() {
             self.refuse_conditional();
         }
         self.work.notify();
-        promise
+        completed
     }
 
     /// Queues pieces again whose run did not succeed, in front of all others.

@@ -6,8 +6,9 @@ use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::checksum::crc32c;
 use sinew_core::ids::{ShardBlock, SlotNo};
 use sinew_core::mutation::{self, Mutation};
-use sinew_format::journal_block::{Record, WRITE_BLOCKS_MAX};
+use sinew_format::journal_block::{Checksums, Record, WRITE_BLOCKS_MAX};
 use sinew_format::model::mapped_geometry::PAGE_INDICES;
+use smallvec::SmallVec;
 
 /// Blocks to be stored: consecutive, with their data.
 #[derive(Clone, Debug)]
@@ -16,6 +17,9 @@ pub(crate) struct Piece {
     pub(crate) data: Buf,
     pub(crate) condition: Condition,
 }
+
+/// Pieces to be stored together. One alone needs no memory for the list.
+pub(crate) type Pieces = SmallVec<[Piece; 1]>;
 
 /// Whether what is stored replaces anything, or only what it was made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +67,7 @@ impl Piece {
 
 /// Adds to the last record what is about the blocks and slots just after it, within one map page; the rest becomes
 /// records of its own.
-fn push_write(records: &mut Vec<Record>, mut block: ShardBlock, mut slot: SlotNo, mut crcs: Vec<u32>) {
+fn push_write(records: &mut Vec<Record>, mut block: ShardBlock, mut slot: SlotNo, mut crcs: Checksums) {
     if let Some(Record::Write { block: b, slot: s, crcs: before }) = records.last_mut() {
         let n = before.len() as u32;
         let adjacent = b.0 + n == block.0 && s.0 + n == slot.0 && !block.0.is_multiple_of(PAGE_INDICES);
@@ -73,7 +77,7 @@ fn push_write(records: &mut Vec<Record>, mut block: ShardBlock, mut slot: SlotNo
         }
     }
     while crcs.len() > WRITE_BLOCKS_MAX {
-        let rest = crcs.split_off(WRITE_BLOCKS_MAX);
+        let rest = crcs.drain(WRITE_BLOCKS_MAX..).collect();
         records.push(Record::Write { block, slot, crcs });
         crcs = rest;
         block.0 += WRITE_BLOCKS_MAX as u32;

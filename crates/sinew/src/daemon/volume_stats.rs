@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use sinew_core::buf::Buf;
+use sinew_core::buf::{Buf, Bufs};
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
 use sinew_core::volume::{Extent, Volume, VolumeError};
@@ -199,7 +199,7 @@ impl<I: Io, V: Volume> Volume for Counted<I, V> {
         self.volume.size_bytes()
     }
 
-    async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, VolumeError> {
+    async fn read(&self, offset: u64, len: u32) -> Result<Bufs, VolumeError> {
         let began = self.io.now();
         let data = self.counted(Op::Read, began, self.volume.read(offset, len).await)?;
         add(&self.counts.read_bytes, u64::from(len));
@@ -249,8 +249,8 @@ mod tests {
         fn size_bytes(&self) -> u64 {
             0
         }
-        async fn read(&self, _: u64, _: u32) -> Result<Vec<Buf>, VolumeError> {
-            Ok(Vec::new())
+        async fn read(&self, _: u64, _: u32) -> Result<Bufs, VolumeError> {
+            Ok(Bufs::new())
         }
         async fn write(&self, _: u64, _: Buf, _: bool) -> Result<(), VolumeError> {
             Ok(())

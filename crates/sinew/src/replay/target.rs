@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
-use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::buf::{BLOCK_BYTES, Buf, Bufs};
 use sinew_core::volume::{Volume, VolumeError};
 use sinew_engine::client::VolumeHandle;
 use sinew_frontend::nbd::proto::{Errno, transmission_flag};
@@ -252,7 +252,7 @@ impl Target {
     ///
     /// # Errors
     /// When the request fails.
-    pub(crate) async fn perform(&self, request: &Request, data: Buf) -> Result<Vec<Buf>, Failure> {
+    pub(crate) async fn perform(&self, request: &Request, data: Buf) -> Result<Bufs, Failure> {
         let Request { offset, len, kind, .. } = *request;
         match &self.ways[request.volume as usize] {
             Way::Volume(volume) => match kind {
@@ -271,7 +271,7 @@ impl Target {
                 }
             }
         }
-        Ok(Vec::new())
+        Ok(Bufs::new())
     }
 
     /// Takes leave of servers.

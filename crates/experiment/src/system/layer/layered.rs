@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use sinew_core::buf::Buf;
+use sinew_core::buf::{Buf, Bufs};
 use sinew_core::io::Io;
 use sinew_core::volume::{Volume, VolumeError};
 use sinew_engine::pool::preset::Layer;
@@ -31,7 +31,7 @@ impl Store for Array {
         self.volume.size_bytes()
     }
 
-    async fn read(&self, offset: u64, len: u64) -> Result<Vec<Buf>, VolumeError> {
+    async fn read(&self, offset: u64, len: u64) -> Result<Bufs, VolumeError> {
         self.volume.read(offset, len as u32).await
     }
 
@@ -107,7 +107,7 @@ impl Store for Layered {
         }
     }
 
-    async fn read(&self, offset: u64, len: u64) -> Result<Vec<Buf>, VolumeError> {
+    async fn read(&self, offset: u64, len: u64) -> Result<Bufs, VolumeError> {
         match self {
             Layered::Plain(array) => array.read(offset, len).await,
             Layered::NvBuffer(buffer) => buffer.read(offset, len).await,

@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::buf::{BLOCK_BYTES, Buf, Bufs};
 use sinew_core::io::Io;
 use sinew_core::sync::{Kick, Signal, join_all};
 use sinew_core::volume::VolumeError;
@@ -230,7 +230,7 @@ impl<I: Io, S: Store> Log<I, S> {
     ///
     /// # Errors
     /// The error of the store.
-    pub(crate) async fn read(&self, offset: u64, len: u64) -> Result<Vec<Buf>, VolumeError> {
+    pub(crate) async fn read(&self, offset: u64, len: u64) -> Result<Bufs, VolumeError> {
         let blocks = (offset / BLOCK) as usize..((offset + len) / BLOCK) as usize;
         let mut parts: Vec<(u32, u32)> = Vec::new();
         for &place in &self.state.borrow().map[blocks] {
@@ -248,15 +248,15 @@ impl<I: Io, S: Store> Log<I, S> {
         }
         // All guards are taken before the first await, so that no place can be reused in between.
         let reads: Vec<_> = parts.into_iter().map(|(place, count)| self.read_run(place, count)).collect();
-        let read: Result<Vec<Vec<Buf>>, VolumeError> = join_all(reads).await.into_iter().collect();
+        let read: Result<Vec<Bufs>, VolumeError> = join_all(reads).await.into_iter().collect();
         Ok(read?.into_iter().flatten().collect())
     }
 
-    fn read_run(&self, place: u32, count: u32) -> impl Future<Output = Result<Vec<Buf>, VolumeError>> {
+    fn read_run(&self, place: u32, count: u32) -> impl Future<Output = Result<Bufs, VolumeError>> {
         let bytes = u64::from(count) * BLOCK;
         let using = (place != NOWHERE).then(|| self.using(self.segment_of(place)));
         async move {
-            let Some(_using) = using else { return Ok(vec![Buf::zeroed(bytes as usize)]) };
+            let Some(_using) = using else { return Ok(Buf::zeroed(bytes as usize).into()) };
             let read = self.below.read(self.geometry.block(place) * BLOCK, bytes).await;
             // This reader may have kept the only segment from being cleaned.
             self.work.kick();

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::buf::{BLOCK_BYTES, Buf, Bufs};
 use sinew_core::io::Io;
 use sinew_core::sync::{Kick, Signal};
 use sinew_core::volume::VolumeError;
@@ -146,7 +146,7 @@ impl<I: Io, S: Store> NvBuffer<I, S> {
     ///
     /// # Errors
     /// The error of the read of the array.
-    pub(crate) async fn read(&self, offset: u64, len: u64) -> Result<Vec<Buf>, VolumeError> {
+    pub(crate) async fn read(&self, offset: u64, len: u64) -> Result<Bufs, VolumeError> {
         let (first, end) = (offset / BLOCK, (offset + len) / BLOCK);
         let mut found: Vec<(u64, Buf)> = {
             let state = self.state.borrow();
@@ -170,7 +170,7 @@ impl<I: Io, S: Store> NvBuffer<I, S> {
             let at = ((block - first) * BLOCK) as usize;
             whole.bytes_mut()[at..at + BLOCK_BYTES].copy_from_slice(data.bytes());
         }
-        Ok(vec![whole])
+        Ok(whole.into())
     }
 
     /// The write-back task: writes buffered blocks to the array, the oldest first.

@@ -1,6 +1,6 @@
 //! The interface of arrays and layers: bytes that are read and written in whole blocks.
 
-use sinew_core::buf::Buf;
+use sinew_core::buf::{Buf, Bufs};
 use sinew_core::volume::VolumeError;
 
 /// An array, or a layer above one. Offsets and lengths are multiples of a block.
@@ -12,7 +12,7 @@ pub(crate) trait Store: 'static {
     ///
     /// # Errors
     /// The error of the volume below.
-    async fn read(&self, offset: u64, len: u64) -> Result<Vec<Buf>, VolumeError>;
+    async fn read(&self, offset: u64, len: u64) -> Result<Bufs, VolumeError>;
 
     /// Writes the data at an offset.
     ///

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::buf::{BLOCK_BYTES, Buf, Bufs};
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
 use sinew_sim::{Rng, SimIo, World};
@@ -43,7 +43,7 @@ impl Store for Slow {
         self.blocks.borrow().len() as u64 * BLOCK
     }
 
-    async fn read(&self, offset: u64, len: u64) -> Result<Vec<Buf>, VolumeError> {
+    async fn read(&self, offset: u64, len: u64) -> Result<Bufs, VolumeError> {
         self.pause().await;
         let first = (offset / BLOCK) as usize;
         let blocks = self.blocks.borrow()[first..first + (len / BLOCK) as usize].to_vec();
@@ -96,7 +96,7 @@ fn torture<S: Clone + 'static>(
     blocks: u64,
     layer: &S,
     write: impl AsyncFn(&S, u64, Buf) -> Result<(), VolumeError> + Clone + 'static,
-    read: impl AsyncFn(&S, u64, u64) -> Result<Vec<Buf>, VolumeError> + Clone + 'static,
+    read: impl AsyncFn(&S, u64, u64) -> Result<Bufs, VolumeError> + Clone + 'static,
 ) {
     const CLIENTS: u64 = 6;
     const STEPS: u64 = 1500;

@@ -1,7 +1,7 @@
 //! Tables that records from a damaged journal would make.
 
 use sinew_core::ids::{ChunkAddr, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
-use sinew_format::journal_block::Record;
+use sinew_format::journal_block::{Checksums, Record};
 use sinew_format::model::config::{Config, MemberConfig, MemberState, WEIGHT_FULL};
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::{MappedGeometry, Protection};
@@ -57,9 +57,9 @@ fn tables_that_contradict_each_other_are_refused() {
     let homes = config.mapped().homes_per_stripe();
     let stripe = StripeId(0);
     let owner = |page, index| Record::PageOwner { page, volume: VolumeId(1), index };
-    let write = Record::Write { block: ShardBlock(0), slot: SlotNo(0), crcs: vec![7] };
-    let stolen = Record::Write { block: ShardBlock(1), slot: SlotNo(0), crcs: vec![7] };
-    let beyond = Record::Write { block: ShardBlock(0), slot: SlotNo(16), crcs: vec![7] };
+    let write = Record::Write { block: ShardBlock(0), slot: SlotNo(0), crcs: Checksums::from_elem(7, 1) };
+    let stolen = Record::Write { block: ShardBlock(1), slot: SlotNo(0), crcs: Checksums::from_elem(7, 1) };
+    let beyond = Record::Write { block: ShardBlock(0), slot: SlotNo(16), crcs: Checksums::from_elem(7, 1) };
     let rehome = Record::Rehome { stripe, index: 0, home: HOME.unwrap() };
     let opened = || open(vec![HOME; homes]);
     let cases = [
