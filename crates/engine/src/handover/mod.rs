@@ -15,16 +15,14 @@ mod bell;
 mod ring;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use sinew_core::ids::VolumeId;
-use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::{Fulfil, promise};
 use sinew_core::volume::VolumeError;
@@ -33,7 +31,6 @@ use slab::Slab;
 
 use crate::handover::bell::Bell;
 use crate::handover::ring::{Receiver, Sender, ring};
-use crate::shard::Shard;
 
 /// Messages that each ring of `threads` threads has room for: 512, and fewer where all rings together would take more than some
 /// tens of MiB.
@@ -106,7 +103,7 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// The end of this thread; its messenger is still to be started.
+    /// The end of this thread; its messenger is still to be started ([`Handover::start`]).
     pub fn new(endpoint: Endpoint) -> Rc<Handover> {
         let peer = |(to, from)| RefCell::new(Peer { to, from, is_gone: false });
         Rc::new(Handover {
@@ -115,25 +112,6 @@ impl Handover {
             peers: endpoint.rings.into_iter().map(|rings| rings.map(peer)).collect(),
             unanswered: RefCell::default(),
         })
-    }
-
-    /// Starts the messenger, which has calls of other threads answered by these shards.
-    pub fn start<I: Io>(self: &Rc<Self>, io: &I, shards: BTreeMap<usize, Shard<I>>) {
-        let (handover, io_of) = (Rc::clone(self), io.clone());
-        io.spawn(async move {
-            let answer = |from: usize, call: Call| {
-                let shard = shards.get(&(call.shard as usize)).cloned();
-                let handover = Rc::clone(&handover);
-                io_of.spawn(async move {
-                    let answer = match shard {
-                        Some(shard) => shard.serve(call.volume, call.request).await,
-                        None => Err(VolumeError::Gone),
-                    };
-                    handover.send(from, Message::Answer { number: call.number, answer });
-                });
-            };
-            poll_fn(|cx| handover.deliver(cx, &answer)).await
-        });
     }
 
     fn peer(&self, thread: usize) -> &RefCell<Peer> {
@@ -166,6 +144,11 @@ impl Handover {
         if is_sent {
             self.bells[thread].ring(self.thread);
         }
+    }
+
+    /// Answers a call of another thread.
+    fn answer(&self, thread: usize, number: u32, answer: CallResult) {
+        self.send(thread, Message::Answer { number, answer });
     }
 
     /// One turn of the messenger: takes what others have sent.

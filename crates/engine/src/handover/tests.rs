@@ -47,8 +47,7 @@ fn run<T>(handover: &Rc<Handover>, future: impl Future<Output = T>) -> T {
         for (from, call) in called.take() {
             let Request::Read { local, .. } = call.request else { unreachable!("the tests read") };
             let extents = vec![Extent { bytes: local, allocated: true }];
-            let answer = Ok(Reply::Extents(extents));
-            handover.send(from, Message::Answer { number: call.number, answer });
+            handover.answer(from, call.number, Ok(Reply::Extents(extents)));
         }
         while !woken.is_woken.swap(false, Ordering::SeqCst) {
             let before = Instant::now();
@@ -128,7 +127,7 @@ fn calls_that_are_forgotten_end() {
         let called = RefCell::new(Vec::new());
         let _ = two.deliver(&cx, &|from, call| called.borrow_mut().push((from, call.number)));
         for (from, number) in called.take() {
-            two.send(from, Message::Answer { number, answer: Ok(Reply::Done) });
+            two.answer(from, number, Ok(Reply::Done));
         }
         let _ = one.deliver(&cx, &|_, _| unreachable!("nothing calls"));
         drop(kept);
