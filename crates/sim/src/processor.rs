@@ -11,6 +11,9 @@ use std::ops::Sub;
 use async_task::Runnable;
 use sinew_core::buf::BLOCK_BYTES;
 
+use crate::faults::OpKind;
+use crate::op::Place;
+
 /// The turns of a core, as of a thread of the server: after this number of polls, or when no task is ready, it looks for what
 /// has ended; requests of this number of bytes end without giving way before that.
 const TURN_POLLS: u64 = 256;
@@ -21,12 +24,14 @@ const TURN_BYTES: u64 = 256 << 10;
 pub struct ProcessorCosts {
     /// A task runs until it waits for something.
     pub poll_ns: u64,
-    /// A task is started: its memory, which the core does not have in its caches.
-    pub spawn_ns: u64,
+    /// A request that a shard of another core answers: its messages, and memory that the other core has in its caches.
+    pub cross_ns: u64,
     /// A request to a device, from handing it over to taking its result.
     pub request_ns: u64,
-    /// Each block of 4 KiB that such a request moves.
-    pub block_ns: u64,
+    /// Each block of 4 KiB that such a request reads.
+    pub read_block_ns: u64,
+    /// Each block of 4 KiB that it writes.
+    pub write_block_ns: u64,
     /// A task of another core becomes ready: what the core pays that makes it so.
     pub ring_ns: u64,
     /// The same while that core sleeps, in addition.
@@ -58,10 +63,11 @@ impl ProcessorCosts {
     /// As measured on one machine; docs/scaling.md says how.
     pub fn measured() -> ProcessorCosts {
         ProcessorCosts {
-            poll_ns: 240,
-            spawn_ns: 400,
-            request_ns: 530,
-            block_ns: 250,
+            poll_ns: 200,
+            cross_ns: 480,
+            request_ns: 500,
+            read_block_ns: 400,
+            write_block_ns: 770,
             ring_ns: 50,
             call_ns: 0,
             wake_ns: 28_000,
@@ -141,11 +147,16 @@ impl Processors {
         self.cores.iter().map(|core| core.usage).collect()
     }
 
-    /// The task that is being polled starts another one. Returns the core that this runs on.
-    pub(crate) fn spawn(&mut self) -> usize {
-        let Some(core) = self.polling else { return 0 };
-        self.take(core, self.costs.spawn_ns);
-        core
+    /// The core on which a task runs that is started now: that of the task that is being polled.
+    pub(crate) fn spawn(&self) -> usize {
+        self.polling.unwrap_or(0)
+    }
+
+    /// The task that is being polled makes a request that a shard of another core answers. For both cores, this one takes the time.
+    pub(crate) fn cross(&mut self) {
+        if let Some(core) = self.polling {
+            self.take(core, self.costs.cross_ns);
+        }
     }
 
     /// A task of this core is ready.
@@ -173,17 +184,20 @@ impl Processors {
         self.cores[core].usage.busy_ns += ns;
     }
 
-    /// The task that is being polled makes a request of this many bytes to a device. Returns whether it may wait for the end
-    /// without giving way.
-    pub(crate) fn request(&mut self, bytes: u64) -> bool {
+    /// The task that is being polled makes a request to a device. Returns whether it may wait for the end without giving way.
+    pub(crate) fn request(&mut self, place: Place) -> bool {
         let Some(core) = self.polling else { return false };
-        let blocks = bytes / BLOCK_BYTES as u64;
+        let (bytes, blocks) = (place.bytes, place.bytes / BLOCK_BYTES as u64);
+        let block_ns = match place.kind {
+            OpKind::Read => self.costs.read_block_ns,
+            _ => self.costs.write_block_ns,
+        };
         let processor = &mut self.cores[core];
         processor.usage.requests += 1;
         processor.usage.blocks += blocks;
         let left = processor.inline_left;
         processor.inline_left = left.saturating_sub(bytes.max(BLOCK_BYTES as u64));
-        self.take(core, self.costs.request_ns + blocks * self.costs.block_ns);
+        self.take(core, self.costs.request_ns + blocks * block_ns);
         left > 0
     }
 

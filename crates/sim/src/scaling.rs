@@ -14,12 +14,13 @@ use sinew_core::io::Io;
 use sinew_core::volume::{Volume, VolumeError};
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_format::model::mapped_geometry::Protection;
+use sinew_format::model::sharding::shard_ranges;
 
 use crate::device::DeviceConfig;
 use crate::host::{OpenPool, SimVolume};
 use crate::latency::Latency;
 use crate::processor::{ProcessorCosts, ProcessorUsage};
-use crate::world::{Stuck, World};
+use crate::world::{SimIo, Stuck, World};
 
 const VOLUME: &str = "volume";
 const MEMBERS: usize = 8;
@@ -78,7 +79,7 @@ pub fn serve(spec: ScalingSpec) -> Result<Scaled, Stuck> {
         .map(|i| Candidate { device: world.add_device(config.clone()), path: format!("member{i}") })
         .collect();
     let (io, cores) = (world.io(), spec.cores);
-    let (_pool, clients) = world.block_on(async move {
+    let (pool, clients) = world.block_on(async move {
         let kind = PoolKind::Mapped { protection: Protection::Parity1, data_columns: 0, checksums: true };
         let pool = PoolSpec {
             name: "pool".to_owned(),
@@ -99,6 +100,7 @@ pub fn serve(spec: ScalingSpec) -> Result<Scaled, Stuck> {
         volume.flush().await.expect("it can be flushed");
         (pool, clients)
     })?;
+    let extent_blocks = pool.control.config().geometry.extent_blocks();
     // What the volume was filled with is put into stripes first.
     world.run_for(SETTLE_NS)?;
     world.set_processors(spec.cores, spec.costs);
@@ -106,7 +108,7 @@ pub fn serve(spec: ScalingSpec) -> Result<Scaled, Stuck> {
     for client in 0..spec.depth {
         let core = client % spec.cores;
         let volume = clients[core].volume(VOLUME).expect("it is there");
-        let load = Client { spec, volume, io: world.io(), ended: Rc::clone(&ended) };
+        let load = Client { spec, core, extent_blocks, volume, io: world.io(), ended: Rc::clone(&ended) };
         world.io().spawn_on(core, async move {
             let failed = load.run().await;
             panic!("members are good, and a request failed: {failed:?}")
@@ -120,19 +122,24 @@ pub fn serve(spec: ScalingSpec) -> Result<Scaled, Stuck> {
 }
 
 /// A client with one request under way, at random places.
-struct Client<I> {
+struct Client {
     spec: ScalingSpec,
+    core: usize,
+    extent_blocks: u64,
     volume: SimVolume,
-    io: I,
+    io: SimIo,
     ended: Rc<Cell<u64>>,
 }
 
-impl<I: Io> Client<I> {
+impl Client {
     /// Makes requests for ever.
     async fn run(&self) -> Result<Infallible, VolumeError> {
         let (bytes, places) = (self.spec.request_bytes, VOLUME_BYTES / self.spec.request_bytes);
         loop {
             let offset = self.io.random() % places * bytes;
+            if self.crosses(offset) {
+                self.io.cross();
+            }
             if self.io.random() % 100 < self.spec.write_percent {
                 self.volume.write(offset, Buf::zeroed(bytes as usize), false).await?;
             } else {
@@ -140,6 +147,12 @@ impl<I: Io> Client<I> {
             }
             self.ended.set(self.ended.get() + 1);
         }
+    }
+
+    /// Whether a request, which is within an extent, belongs to a shard of another core.
+    fn crosses(&self, offset: u64) -> bool {
+        let (block, cores) = (offset / BLOCK_BYTES as u64, self.spec.cores);
+        shard_ranges(block, 1, self.extent_blocks, cores).any(|range| range.shard != self.core)
     }
 }
 

@@ -416,6 +416,11 @@ impl SimIo {
         self.shared.executor.spawn_on(core, task, Location::caller());
     }
 
+    /// The task makes a request that a shard of another core answers; it takes the time of that.
+    pub fn cross(&self) {
+        self.shared.executor.processors().cross();
+    }
+
     /// The request is issued at the first poll.
     fn request(&self, op: Op) -> Pending {
         let incarnation = self.shared.core.borrow().incarnation;
@@ -549,7 +554,7 @@ impl Future for Pending {
         let ticket = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::New(op) => {
                 let place = op.place();
-                let may_end = place.is_some_and(|place| shared.executor.processors().request(place.bytes));
+                let may_end = place.is_some_and(|place| shared.executor.processors().request(place));
                 core.submit(op, may_end)
             }
             Stage::Waiting(ticket) => ticket,

@@ -11,9 +11,10 @@ use sinew_sim::{DeviceConfig, Latency, ProcessorCosts, World};
 const US: u64 = 1000;
 const POLL: ProcessorCosts = ProcessorCosts {
     poll_ns: US,
-    spawn_ns: 0,
+    cross_ns: 0,
     request_ns: 0,
-    block_ns: 0,
+    read_block_ns: 0,
+    write_block_ns: 0,
     ring_ns: 0,
     call_ns: 0,
     wake_ns: 0,
@@ -87,7 +88,7 @@ fn requests_take_time_on_the_core_that_makes_them() {
             inline,
             ..DeviceConfig::of_bytes(64 * BLOCK_BYTES as u64)
         });
-        let costs = ProcessorCosts { request_ns: 3 * US, block_ns: 2 * US, ..POLL };
+        let costs = ProcessorCosts { request_ns: 3 * US, read_block_ns: US, write_block_ns: 2 * US, ..POLL };
         world.set_processors(1, costs);
         let before = world.processor_usage()[0];
         let io = world.io();
@@ -102,6 +103,11 @@ fn requests_take_time_on_the_core_that_makes_them() {
         // What ends at once needs no poll of its own.
         assert_eq!(usage.polls, if inline { 1 } else { 11 });
         assert_eq!(usage.busy_ns, usage.polls * US + 10 * 3 * US + 40 * 2 * US);
+        let before = world.processor_usage()[0];
+        let io = world.io();
+        world.block_on(async move { io.read(device, 0, Buf::zeroed(BLOCK_BYTES)).await.1.unwrap() }).unwrap();
+        let usage = world.processor_usage()[0] - before;
+        assert_eq!(usage.busy_ns, usage.polls * US + 3 * US + US);
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct ScalingArgs {
     /// Simulated milliseconds that count, after half as many.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     ms: u16,
-    /// What takes time on a core, in nanoseconds: poll, spawn, request, block, ring, call, wake or spin, as in poll=300;
+    /// What takes time on a core, in nanoseconds: poll, cross, request, read-block, write-block, ring, call, wake or spin, as in poll=300;
     /// can be given several times.
     #[arg(long = "cost", value_name = "WHAT=NS", value_parser = cost)]
     costs: Vec<(Place, u64)>,
@@ -52,11 +52,12 @@ pub(crate) struct ScalingArgs {
 type Place = fn(&mut ProcessorCosts) -> &mut u64;
 
 /// The costs by their names.
-const COSTS: [(&str, Place); 8] = [
+const COSTS: [(&str, Place); 9] = [
     ("poll", |costs| &mut costs.poll_ns),
-    ("spawn", |costs| &mut costs.spawn_ns),
+    ("cross", |costs| &mut costs.cross_ns),
     ("request", |costs| &mut costs.request_ns),
-    ("block", |costs| &mut costs.block_ns),
+    ("read-block", |costs| &mut costs.read_block_ns),
+    ("write-block", |costs| &mut costs.write_block_ns),
     ("ring", |costs| &mut costs.ring_ns),
     ("call", |costs| &mut costs.call_ns),
     ("wake", |costs| &mut costs.wake_ns),
