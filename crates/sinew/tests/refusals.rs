@@ -30,6 +30,16 @@ fn foreign_files_are_not_overwritten() {
     sandbox.ok(&[&create[..], &["--size", "64M", "--force"]].concat());
 }
 
+#[test]
+fn a_benchmark_erases_foreign_files_only_with_force() {
+    let sandbox = Sandbox::new();
+    ["a", "b", "c"].into_iter().for_each(|name| make_file(&sandbox, name, 7));
+    let bench = ["bench", "a", "b", "c", "--seconds", "0.1"];
+    says(&sandbox.fails(&bench), &["a is not empty", "--force"]);
+    assert_eq!(std::fs::read(sandbox.path("a")).unwrap(), vec![7; 64 << 20]);
+    sandbox.ok(&[&bench[..], &["--force"]].concat());
+}
+
 /// A file of zeros with some bytes at one place.
 fn make_file_with(sandbox: &Sandbox, name: &str, size: u64, offset: u64, bytes: &[u8]) {
     let file = std::fs::File::create(sandbox.path(name)).unwrap();

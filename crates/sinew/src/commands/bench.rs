@@ -59,6 +59,9 @@ pub(crate) struct BenchArgs {
     /// Use any pool on MEMBER: its volume `bench` is made if it does not exist, and overwritten.
     #[arg(long, requires = "paths")]
     existing: bool,
+    /// Use members that are not empty. Their content is lost.
+    #[arg(long, requires = "paths", conflicts_with = "existing")]
+    force: bool,
     /// Size of the volume; by default half of what the pool can store.
     #[arg(long, value_parser = units::parse_size)]
     volume_size: Option<u64>,
@@ -240,9 +243,9 @@ fn on_given(args: &BenchArgs, devices: &Devices) -> Result<()> {
             "these are members of pool {name}, which no benchmark made; say --existing to use it all the same"
         );
     }
-    // Members without any pool must be empty, which `create` sees to.
+    // Others must be empty, which `create` sees to.
     let all_ours = names.len() == candidates.len();
-    on_fresh(args, devices, candidates, all_ours)
+    on_fresh(args, devices, candidates, all_ours || args.force)
 }
 
 fn measure(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>) -> Result<()> {
