@@ -47,7 +47,7 @@ impl Executor {
         task: impl Future<Output = ()> + 'static,
         spawned: &'static Location<'static>,
     ) {
-        let core = self.processors().spawn();
+        let core = self.processors().current_core();
         self.spawn_on(core, task, spawned);
     }
 

@@ -147,8 +147,8 @@ impl Processors {
         self.cores.iter().map(|core| core.usage).collect()
     }
 
-    /// The core on which a task runs that is started now: that of the task that is being polled.
-    pub(crate) fn spawn(&self) -> usize {
+    /// The core of the task that is being polled, on which the tasks that it starts run, too; the first one outside of tasks.
+    pub(crate) fn current_core(&self) -> usize {
         self.polling.unwrap_or(0)
     }
 
