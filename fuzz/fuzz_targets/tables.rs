@@ -53,7 +53,7 @@ fn read_page(input: &mut Input) -> Option<(PageHeader, Vec<u8>)> {
     let len = content.len().min(PAGE - CONTENT_AT);
     page[CONTENT_AT..CONTENT_AT + len].copy_from_slice(&content[..len]);
     seal::page(&mut page);
-    let header = PageHeader::open(&mut page).ok()?;
+    let header = PageHeader::open(&page).ok()?;
     Some((header, page))
 }
 

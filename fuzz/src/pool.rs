@@ -73,6 +73,7 @@ pub fn shape(choice: u8) -> Config {
         damage: Vec::new(),
         elastic_policy: ElasticPolicy::DEFAULT,
         open_on: None,
+        states_reach: choice & 8 != 0,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Magic numbers, versions and checksums put right, whatever the rest says.
 
-use sinew_core::checksum::crc32c;
+use sinew_core::checksum::{self, crc32c};
+use sinew_format::FORMAT_VERSION;
 
 /// Bytes of a block.
 pub const BLOCK: usize = 4096;
@@ -22,7 +23,7 @@ pub fn superblock(member: u16, config: &[u8]) -> Vec<u8> {
     let generation = config.get(18 + name..26 + name).unwrap_or(&[0; 8]);
     let mut slot = vec![0; (BLOCK + config.len()).next_multiple_of(BLOCK)];
     put(&mut slot, 0, b"SINEWSB\n");
-    put(&mut slot, 8, &1u16.to_le_bytes());
+    put(&mut slot, 8, &FORMAT_VERSION.to_le_bytes());
     put(&mut slot, 10, &member.to_le_bytes());
     put(&mut slot, 12, &(config.len() as u32).to_le_bytes());
     put(&mut slot, 16, generation);
@@ -42,19 +43,23 @@ pub fn config(slot: &[u8]) -> &[u8] {
 /// Makes a journal block of these bytes.
 pub fn journal(block: &mut [u8]) {
     assert_eq!(block.len(), BLOCK);
-    seal(block, b"SNJB", 76);
+    complete(block, b"SNJB", 76);
+}
+
+/// Makes the first block of a page area of these bytes.
+pub fn reach(block: &mut [u8]) {
+    assert_eq!(block.len(), BLOCK);
+    complete(block, b"SNPR", 28);
 }
 
 /// Makes a page of these bytes.
 pub fn page(page: &mut [u8]) {
     assert_eq!(page.len(), PAGE);
-    seal(page, b"SNPG", 60);
+    complete(page, b"SNPG", 60);
 }
 
-fn seal(bytes: &mut [u8], magic: &[u8; 4], crc_at: usize) {
+fn complete(bytes: &mut [u8], magic: &[u8; 4], crc_at: usize) {
     put(bytes, 0, magic);
-    put(bytes, 4, &1u16.to_le_bytes());
-    put(bytes, crc_at, &[0; 4]);
-    let crc = crc32c(bytes);
-    put(bytes, crc_at, &crc.to_le_bytes());
+    put(bytes, 4, &FORMAT_VERSION.to_le_bytes());
+    checksum::seal(bytes, crc_at);
 }

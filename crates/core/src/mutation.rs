@@ -29,6 +29,8 @@ pub enum Mutation {
     ReuseEarly,
     /// Write pages whose journal blocks are not durable yet.
     PagesBeforeJournal,
+    /// Place pages further out than the member states durably.
+    ReachUnstated,
     /// Mapped pools: let replay start after the last durable journal block.
     TailPastFlushed,
     /// Let compaction overwrite data that a client wrote meanwhile.
@@ -263,7 +265,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 127] = [
+    pub const ALL: [Mutation; 128] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -276,6 +278,7 @@ impl Mutation {
         Mutation::SkipFlush,
         Mutation::ReuseEarly,
         Mutation::PagesBeforeJournal,
+        Mutation::ReachUnstated,
         Mutation::TailPastFlushed,
         Mutation::MoveUnconditionally,
         Mutation::SkipChecksums,

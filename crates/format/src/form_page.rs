@@ -4,7 +4,7 @@
 //! The log has every change of a form until the page with it is durable.
 
 use sinew_core::buf::BLOCK_BYTES;
-use sinew_core::checksum::crc32c;
+use sinew_core::checksum::{is_sealed, seal};
 use sinew_core::ids::Uuid;
 
 use crate::FORMAT_VERSION;
@@ -14,6 +14,7 @@ use crate::model::form::Form;
 const MAGIC: u32 = u32::from_le_bytes(*b"SNFM");
 /// Bytes before the forms; the last four are the CRC of the page.
 const HEADER_BYTES: usize = 96;
+const CRC_AT: usize = HEADER_BYTES - 4;
 /// Forms of a page.
 pub const FORMS_PER_PAGE: u64 = 16_000;
 const _: () = assert!(HEADER_BYTES + FORMS_PER_PAGE as usize / 4 == BLOCK_BYTES);
@@ -51,8 +52,7 @@ pub fn encode_form_page(header: &FormPageHeader, forms: impl Iterator<Item = For
     for (i, form) in forms.enumerate() {
         page[HEADER_BYTES..][i / 4] |= (form as u8) << (i % 4 * 2);
     }
-    let crc = crc32c(page);
-    page[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+    seal(page, CRC_AT);
 }
 
 /// Verifies a page and decodes it.
@@ -70,11 +70,7 @@ pub fn decode_form_page(page: &[u8]) -> Result<(FormPageHeader, Vec<Form>), Deco
     }
     let (shard, log) = (r.u16()?, r.uuid()?);
     let (number, version) = (r.u32()?, r.u64()?);
-    let mut zeroed = page.to_vec();
-    let crc_at = HEADER_BYTES - 4..HEADER_BYTES;
-    let crc = u32::from_le_bytes(page[crc_at.clone()].try_into().expect("four bytes"));
-    zeroed[crc_at].fill(0);
-    if crc32c(&zeroed) != crc {
+    if !is_sealed(page, CRC_AT) {
         return Err(DecodeError::Checksum);
     }
     let bits = |i: usize| page[HEADER_BYTES + i / 4] >> (i % 4 * 2) & 3;
@@ -105,9 +101,7 @@ mod tests {
         // Two bits have a fourth value, which is no form.
         let mut bad = page.clone();
         bad[HEADER_BYTES] = 0xff;
-        bad[HEADER_BYTES - 4..HEADER_BYTES].fill(0);
-        let crc = crc32c(&bad);
-        bad[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+        seal(&mut bad, CRC_AT);
         assert_eq!(decode_form_page(&bad).unwrap_err(), DecodeError::Invalid("form of a stripe"));
     }
 }

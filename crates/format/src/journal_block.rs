@@ -1,7 +1,7 @@
 //! Journal blocks and the records in them.
 
 use sinew_core::buf::BLOCK_BYTES;
-use sinew_core::checksum::crc32c;
+use sinew_core::checksum::{is_sealed, seal};
 use sinew_core::ids::{ChunkAddr, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
 
 use crate::FORMAT_VERSION;
@@ -14,6 +14,8 @@ use smallvec::SmallVec;
 const MAGIC: u32 = u32::from_le_bytes(*b"SNJB");
 /// Bytes of a journal block before its records.
 pub const JOURNAL_HEADER_BYTES: usize = 80;
+/// Where the CRC of the block is.
+const CRC_AT: usize = JOURNAL_HEADER_BYTES - 4;
 /// Bytes of records a journal block holds.
 pub const JOURNAL_PAYLOAD_BYTES: usize = BLOCK_BYTES - JOURNAL_HEADER_BYTES;
 
@@ -345,9 +347,7 @@ pub fn encode_block(header: &JournalHeader, records: &[Record], block: &mut [u8]
     block[..w.0.len()].copy_from_slice(&w.0);
     block[JOURNAL_HEADER_BYTES..JOURNAL_HEADER_BYTES + payload.0.len()].copy_from_slice(&payload.0);
     block[JOURNAL_HEADER_BYTES + payload.0.len()..].fill(0);
-    block[JOURNAL_HEADER_BYTES - 4..JOURNAL_HEADER_BYTES].fill(0);
-    let crc = crc32c(block);
-    block[JOURNAL_HEADER_BYTES - 4..JOURNAL_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+    seal(block, CRC_AT);
     count
 }
 
@@ -355,14 +355,11 @@ pub fn encode_block(header: &JournalHeader, records: &[Record], block: &mut [u8]
 ///
 /// # Errors
 /// When it is not an intact journal block of this format.
-pub fn decode_header(block: &mut [u8]) -> Result<JournalHeader, DecodeError> {
+pub fn decode_header(block: &[u8]) -> Result<JournalHeader, DecodeError> {
     if block.len() != BLOCK_BYTES || block[..4] != MAGIC.to_le_bytes() {
         return Err(DecodeError::Foreign);
     }
-    let crc_at = JOURNAL_HEADER_BYTES - 4..JOURNAL_HEADER_BYTES;
-    let crc = u32::from_le_bytes(block[crc_at.clone()].try_into().expect("four bytes"));
-    block[crc_at].fill(0);
-    if crc32c(block) != crc {
+    if !is_sealed(block, CRC_AT) {
         return Err(DecodeError::Checksum);
     }
     let mut r = Reader(&block[4..]);
@@ -460,7 +457,7 @@ mod tests {
         fn blocks_survive_a_round_trip(records in proptest::collection::vec(record(), 0..60)) {
             let mut block = vec![0xaa; BLOCK_BYTES];
             let count = encode_block(&HEADER, &records, &mut block);
-            prop_assert_eq!(decode_header(&mut block), Ok(HEADER));
+            prop_assert_eq!(decode_header(&block), Ok(HEADER));
             prop_assert_eq!(decode_records(&block).unwrap(), &records[..count]);
         }
 
@@ -469,7 +466,7 @@ mod tests {
             let mut block = vec![0; BLOCK_BYTES];
             encode_block(&HEADER, &records, &mut block);
             block[at] ^= 1 << bit;
-            prop_assert!(decode_header(&mut block).is_err());
+            prop_assert!(decode_header(&block).is_err());
         }
 
         #[test]
@@ -478,7 +475,7 @@ mod tests {
             let mut block = vec![0; BLOCK_BYTES];
             encode_block(&header, &[], &mut block);
             let possible = tail >= 1 && tail <= lsn && flushed < lsn;
-            prop_assert_eq!(decode_header(&mut block).is_ok(), possible);
+            prop_assert_eq!(decode_header(&block).is_ok(), possible);
         }
 
         #[test]

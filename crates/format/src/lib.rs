@@ -11,6 +11,7 @@ pub mod group_striping;
 pub mod journal_block;
 pub mod log_group;
 pub mod model;
+pub mod page_reach;
 mod pool_geometry_codec;
 pub mod record_check;
 pub mod superblock;

@@ -5,7 +5,7 @@
 //! presence is checked separately. So is that of the data of a striped group, which each member has a part of.
 
 use sinew_core::buf::BLOCK_BYTES;
-use sinew_core::checksum::crc32c;
+use sinew_core::checksum::{crc32c, is_sealed, seal};
 
 use crate::FORMAT_VERSION;
 use crate::codec::{DecodeError, Reader, Writer};
@@ -16,6 +16,8 @@ use sinew_core::ids::Uuid;
 const MAGIC: u32 = u32::from_le_bytes(*b"SNLG");
 /// Bytes of a head before its records.
 pub const GROUP_HEADER_BYTES: usize = 96;
+/// Where the CRC of the head is.
+const CRC_AT: usize = GROUP_HEADER_BYTES - 4;
 /// The limit of sequence numbers, which count up by one.
 const COUNT_LIMIT: u64 = 1 << 62;
 
@@ -376,8 +378,7 @@ pub fn encode_head(header: &GroupHeader, records: &[GroupRecord], crcs: &[u32], 
     crcs.iter().for_each(|&crc| w.u32(crc));
     head[..w.0.len()].copy_from_slice(&w.0);
     head[w.0.len()..].fill(0);
-    let crc = crc32c(head);
-    head[GROUP_HEADER_BYTES - 4..GROUP_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+    seal(head, CRC_AT);
 }
 
 /// Reads the header at the beginning of a block, without looking at its checksum: it tells how long the head is.
@@ -413,11 +414,8 @@ pub fn decode_group(bytes: &[u8]) -> Result<Group, DecodeError> {
     if bytes.len() != header.blocks as usize * BLOCK_BYTES {
         return Err(DecodeError::Invalid("length of a group"));
     }
-    let mut head = bytes[..head_bytes].to_vec();
-    let crc_at = GROUP_HEADER_BYTES - 4..GROUP_HEADER_BYTES;
-    let crc = u32::from_le_bytes(head[crc_at.clone()].try_into().expect("four bytes"));
-    head[crc_at].fill(0);
-    if crc32c(&head) != crc {
+    let head = &bytes[..head_bytes];
+    if !is_sealed(head, CRC_AT) {
         return Err(DecodeError::Checksum);
     }
     let count = u32::from_le_bytes(head[72..76].try_into().expect("four bytes"));

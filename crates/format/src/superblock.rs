@@ -153,6 +153,7 @@ fn encode_config(config: &Config) -> Vec<u8> {
     }
     config.members.iter().for_each(|m| w.u8(m.weight));
     encode_protections(config, &mut w);
+    w.u8(u8::from(config.states_reach));
     w.0
 }
 
@@ -236,6 +237,8 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
     if !r.0.is_empty() {
         decode_protections(&mut r, &shape, &mut volumes)?;
     }
+    // And those of versions whose members do not state how far pages reach.
+    let states_reach = !r.0.is_empty() && r.u8()? != 0;
     let config = Config {
         pool,
         name,
@@ -249,6 +252,7 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
         damage,
         elastic_policy,
         open_on,
+        states_reach,
     };
     let all = config.volumes.iter().fold(0u64, |all, v| all.saturating_add(v.bytes));
     // All members count: the volumes may be larger than the limit now if members were lost for good since.
@@ -370,6 +374,7 @@ pub(crate) mod tests {
             }],
             elastic_policy: ElasticPolicy::DEFAULT,
             open_on: Some(HostRecord { id: [3; 16], name: "alpha".into(), since_s: 11 }),
+            states_reach: true,
         }
     }
 
@@ -378,6 +383,8 @@ pub(crate) mod tests {
     const LIMITS: usize = 4 + 4 + 8 + 8 + 4;
     /// Bytes of the protections of volumes where all have that of the pool.
     const PROTECTIONS: usize = 4;
+    /// Bytes that tell whether members state how far pages reach.
+    const REACH: usize = 1;
 
     /// An elastic array on four members.
     fn elastic_sample() -> Config {
@@ -420,8 +427,10 @@ pub(crate) mod tests {
         let earlier = {
             let bytes = encode_config(&config);
             config.volumes[0].limits = VolumeLimits::NONE;
-            decode_config(&bytes[..bytes.len() - PROTECTIONS - config.members.len() - HOST - LIMITS - 28 - 1])
-                .unwrap()
+            decode_config(
+                &bytes[..bytes.len() - REACH - PROTECTIONS - config.members.len() - HOST - LIMITS - 28 - 1],
+            )
+            .unwrap()
         };
         assert_eq!(earlier.elastic_policy, ElasticPolicy::DEFAULT, "a version without a governor");
         config.elastic_policy = ElasticPolicy {
@@ -449,7 +458,10 @@ pub(crate) mod tests {
         let mut config = sample();
         let bytes = encode_config(&config);
         let (damage, no_policy) = (4 + 4 + 4 + 24, 1);
-        let before_protections = &bytes[..bytes.len() - PROTECTIONS];
+        let before_reach = &bytes[..bytes.len() - REACH];
+        config.states_reach = false;
+        assert_eq!(decode_config(before_reach).unwrap(), config);
+        let before_protections = &before_reach[..before_reach.len() - PROTECTIONS];
         assert_eq!(decode_config(before_protections).unwrap(), config);
         let before_weights = &before_protections[..before_protections.len() - config.members.len()];
         config.members.iter_mut().for_each(|member| member.weight = WEIGHT_FULL);

@@ -1,7 +1,7 @@
 //! The header of a table page. A page carries its own name, so recovery finds it in whatever slot it was written.
 
 use crate::model::mapped_geometry::{PAGE_BYTES, PAGE_HEADER_BYTES};
-use sinew_core::checksum::crc32c;
+use sinew_core::checksum::{is_sealed, seal};
 
 use crate::FORMAT_VERSION;
 use crate::codec::{DecodeError, Reader, Writer};
@@ -10,6 +10,8 @@ use sinew_core::ids::Uuid;
 const MAGIC: u32 = u32::from_le_bytes(*b"SNPG");
 /// Bytes of the fields all pages share; the rest of the header belongs to the kind of page.
 pub const FIELDS_BYTES: usize = 64;
+/// Where the CRC of the page is.
+const CRC_AT: usize = FIELDS_BYTES - 4;
 const _: () = assert!(FIELDS_BYTES <= PAGE_HEADER_BYTES);
 
 /// Which page of which table.
@@ -55,15 +57,14 @@ impl PageHeader {
         w.u64(self.lsn);
         page[..w.0.len()].copy_from_slice(&w.0);
         page[w.0.len()..FIELDS_BYTES].fill(0);
-        let crc = crc32c(page);
-        page[FIELDS_BYTES - 4..FIELDS_BYTES].copy_from_slice(&crc.to_le_bytes());
+        seal(page, CRC_AT);
     }
 
     /// Verifies a page and decodes its header.
     ///
     /// # Errors
     /// [`DecodeError`] when it is not an intact page of this format.
-    pub fn open(page: &mut [u8]) -> Result<PageHeader, DecodeError> {
+    pub fn open(page: &[u8]) -> Result<PageHeader, DecodeError> {
         if page.len() != PAGE_BYTES || page[..4] != MAGIC.to_le_bytes() {
             return Err(DecodeError::Foreign);
         }
@@ -76,10 +77,7 @@ impl PageHeader {
         let pool = r.uuid()?;
         let (kind, number) = (r.u32()?, r.u32()?);
         let lsn = r.u64()?;
-        let crc_at = FIELDS_BYTES - 4..FIELDS_BYTES;
-        let crc = u32::from_le_bytes(page[crc_at.clone()].try_into().expect("four bytes"));
-        page[crc_at].fill(0);
-        if crc32c(page) != crc {
+        if !is_sealed(page, CRC_AT) {
             return Err(DecodeError::Checksum);
         }
         let page = match kind {
@@ -101,11 +99,11 @@ mod tests {
         let header = PageHeader { pool: [3; 16], shard: 1, page: PageId::Map(77), lsn: 1 << 40 };
         let mut page = vec![5u8; PAGE_BYTES];
         header.seal(&mut page);
-        assert_eq!(PageHeader::open(&mut page.clone()), Ok(header));
+        assert_eq!(PageHeader::open(&page), Ok(header));
         for at in [0, 5, 7, 30, 50, 300, PAGE_BYTES - 1] {
             let mut bad = page.clone();
             bad[at] ^= 0x10;
-            assert!(PageHeader::open(&mut bad).is_err(), "byte {at}");
+            assert!(PageHeader::open(&bad).is_err(), "byte {at}");
         }
     }
 }

@@ -124,6 +124,10 @@ sinew_core::coverage_marks! {
     PageMemberLost,
     /// A page found no member that took it.
     PageUnwritten,
+    /// A member stated that its pages reach further.
+    PageReachStated,
+    /// A member failed to state that, or had no space for it.
+    PageReachRefused,
     /// Members changed during a round of cleaning, which then does not count.
     CleanVoid,
     /// Cleaning came to nothing and waits before it tries again.
@@ -246,6 +250,8 @@ sinew_core::coverage_marks! {
     RecoverPieceLost,
     /// A member has an older version of a page.
     RecoverPageOlder,
+    /// A member did not state how far its pages reach, so all of its page slots were read.
+    RecoverReachUnknown,
     /// Slots that were left on the members were read, since records not known durable are about their stripes.
     RecoverSlotsRead,
     /// A map page that was left on the members was read, since a record changes it.

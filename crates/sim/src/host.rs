@@ -28,7 +28,7 @@ pub struct OpenPool {
     /// Its control.
     pub control: Rc<Control<SimIo>>,
     client: SimClient,
-    pub(crate) recovery: RecoveryReport,
+    recovery: RecoveryReport,
     shards: Vec<Shard<SimIo>>,
 }
 
@@ -90,6 +90,11 @@ const HANDOVER_ROOM: usize = 8;
 type Remote<'a> = Box<dyn FnMut() -> bool + 'a>;
 
 impl OpenPool {
+    /// The work that recovery did.
+    pub fn recovery(&self) -> &RecoveryReport {
+        &self.recovery
+    }
+
     /// Opens the pool on these devices. Shards for which `remote` is true are reached by the handover, as if on another
     /// thread, the others directly.
     ///

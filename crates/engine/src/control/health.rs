@@ -387,6 +387,7 @@ mod tests {
             damage: Vec::new(),
             elastic_policy: ElasticPolicy::DEFAULT,
             open_on: None,
+            states_reach: true,
         }
     }
 

@@ -1,8 +1,10 @@
 //! Making a pool.
 
+use std::rc::Rc;
+
 use sinew_core::ids::Uuid;
 use sinew_core::ids::VolumeId;
-use sinew_core::io::{Discards, Io};
+use sinew_core::io::{DeviceId, Discards, Io, IoError};
 use sinew_core::physical::Physical;
 use sinew_format::model::array_geometry::{ArrayError, ArrayGeometry, ArraySpec};
 use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig, WEIGHT_FULL};
@@ -10,6 +12,8 @@ use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_capacity::capacity_blocks;
 use sinew_format::model::mapped_geometry::{MappedGeometry, MemberLayout, Protection};
 use sinew_format::model::pool_geometry::PoolGeometry;
+use sinew_format::page_reach::{PageReach, REACH_SLOTS};
+use sinew_members::io_timeout::answered;
 
 use crate::pool::candidate::Candidate;
 use crate::pool::content::{device_bytes, refuse_used, wipe, wipe_unused};
@@ -61,6 +65,27 @@ fn random_uuid(io: &impl Io) -> Uuid {
 /// # Errors
 /// When the shape is impossible, or a device holds something and `force` is not set. Nothing has been written then.
 pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Result<Config, PoolError> {
+    make(io, devices, spec, true).await
+}
+
+/// As [`create`], a pool as earlier versions made it: its members do not state how far table pages reach. For tests of such pools.
+///
+/// # Errors
+/// As for [`create`].
+pub async fn create_earlier<I: Io>(
+    io: &I,
+    devices: &[Candidate],
+    spec: &PoolSpec,
+) -> Result<Config, PoolError> {
+    make(io, devices, spec, false).await
+}
+
+async fn make<I: Io>(
+    io: &I,
+    devices: &[Candidate],
+    spec: &PoolSpec,
+    states_reach: bool,
+) -> Result<Config, PoolError> {
     let mut sizes = Vec::with_capacity(devices.len());
     for candidate in devices {
         sizes.push(device_bytes(io, candidate)?);
@@ -82,6 +107,7 @@ pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Re
             new_array(io, devices, &sizes, spec, &array)?
         }
     };
+    config.states_reach &= states_reach;
     if let Some(physical) = spec.physical {
         for (member, candidate) in config.members.iter_mut().zip(devices) {
             require_known_use(io, candidate).await?;
@@ -95,9 +121,29 @@ pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Re
         } else {
             wipe_unused(io, candidate).await?
         }
+        if config.states_reach {
+            let stated =
+                answered(io, candidate.device, state_reaches(io, candidate.device, index, &config)).await;
+            stated.map_err(|error| PoolError::Device { path: candidate.path.clone(), error })?;
+        }
         write_in_time(io, candidate.device, &candidate.path, &slots, index, &config).await?;
     }
     Ok(config)
+}
+
+/// States in the page area of each shard that it holds no page yet. It is durable when the superblock is.
+async fn state_reaches<I: Io>(
+    io: &I,
+    device: DeviceId,
+    index: usize,
+    config: &Config,
+) -> Result<(), IoError> {
+    let layout = &config.members[index].layout;
+    for shard in 0..config.mapped().shards {
+        let reach = PageReach { pool: config.pool, shard: shard as u16, slots: REACH_SLOTS };
+        io.write(device, layout.page_offset(shard, 0), Rc::new([reach.encode()])).await?;
+    }
+    Ok(())
 }
 
 /// Refuses a limit of physical space for a device whose use of it cannot be known: one that does not tell it, and does not take
@@ -186,6 +232,7 @@ fn new_config(io: &impl Io, spec: &PoolSpec, shape: PoolGeometry, members: Vec<M
         name: spec.name.clone(),
         generation: 1,
         epoch: 0,
+        states_reach: shape.mapped().is_some(),
         geometry: shape,
         members,
         volumes: Vec::new(),

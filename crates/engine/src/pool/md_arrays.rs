@@ -302,6 +302,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate], options: &MdOptions)
         damage: Vec::new(),
         elastic_policy: ElasticPolicy::DEFAULT,
         open_on: None,
+        states_reach: false,
     };
     Ok(Found {
         config: Rc::new(config),

@@ -15,7 +15,7 @@ mod superblocks;
 pub use candidate::Candidate;
 pub use content::wipe;
 pub(crate) use content::{device_bytes, refuse_used};
-pub use create::{PoolKind, PoolSpec, create};
+pub use create::{PoolKind, PoolSpec, create, create_earlier};
 pub(crate) use create::{new_member, require_known_use};
 pub use discover::{discover, discover_as_last_resort, discover_read_only};
 pub use error::PoolError;

@@ -42,6 +42,9 @@ pub struct Config {
     pub elastic_policy: ElasticPolicy,
     /// The host that has the pool open for writing, or did not stop it cleanly; none if it does not tell which it is.
     pub open_on: Option<HostRecord>,
+    /// Members state how far their table pages reach ([`PageReach`](crate::page_reach::PageReach)); those of arrays and of pools of
+    /// earlier versions do not.
+    pub states_reach: bool,
 }
 
 /// One opening of a pool. Two diverged histories of a pool have different openings.

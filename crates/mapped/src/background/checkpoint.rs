@@ -1,8 +1,8 @@
 //! The checkpoint: writes changed table pages so that the journal's tail can advance.
 //!
-//! A round takes the pages that changed first, as they are at that moment, makes the journal durable up to there,
-//! writes the pages to fresh slots on f + 1 members, flushes, and only then frees the slots of the old versions and
-//! moves the tail. A crash at any point finds either version.
+//! A round takes the pages that changed first, as they are at that moment, makes the journal durable up to there, has the
+//! members state that their pages reach as far as they will, writes the pages to fresh slots on f + 1 members, flushes, and only
+//! then frees the slots of the old versions and moves the tail. A crash at any point finds either version.
 
 use sinew_core::volume::VolumeError;
 use std::rc::Rc;
@@ -75,6 +75,7 @@ impl<I: Io> Checkpointer<I> {
             self.store.put_back(snapshots);
             return false;
         }
+        self.store.make_page_room(taken as u32).await;
         let version = self.store.members().version();
         let mut written = Vec::with_capacity(taken);
         let mut unwritten = Vec::new();

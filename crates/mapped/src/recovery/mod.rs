@@ -1,9 +1,10 @@
 //! Recovery: from what is on the members to a running shard, reading a bounded amount.
 //!
-//! It reads the journal rings and page areas of the active members, takes the newest intact copy of every page, replays
-//! the journal from its tail, and verifies the data of the records that were not known durable: after power loss such a
-//! record may have survived while its data did not. A record without a good copy is dropped; since it was never flushed,
-//! the previous state of its blocks is a legal one, and that state's space has not been reused.
+//! It reads the journal rings of the active members and their page areas as far as pages reach, takes the newest intact
+//! copy of every page, replays the journal from its tail, and verifies the data of the records that were not known
+//! durable: after power loss such a record may have survived while its data did not. A record without a good copy is
+//! dropped; since it was never flushed, the previous state of its blocks is a legal one, and that state's space has not
+//! been reused.
 //!
 //! A flush may have covered more than the journal tells: it counts at once, but only the next block carries its mark. The
 //! chunks that it freed may hold anything by then. So a record without a good copy whose stripe gave up a chunk by a
@@ -52,6 +53,8 @@ struct Recovery<I> {
     /// Bytes of table pages that are taken into memory before others stay on the members.
     cache_max: u64,
     tables: Tables,
+    /// The reach that members state of their page areas.
+    reaches: BTreeMap<MemberId, u32>,
     report: RecoveryReport,
     /// Parity stripes whose writing was not known durable.
     resync: BTreeSet<StripeId>,
@@ -110,6 +113,7 @@ impl<I: Io> Recovery<I> {
             cache_max,
             tables: Tables::new(config.mapped()),
             bounds: RecordCheck::new(&config),
+            reaches: BTreeMap::new(),
             report: RecoveryReport::default(),
             resync: BTreeSet::new(),
             verified: BTreeMap::new(),

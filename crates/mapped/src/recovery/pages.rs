@@ -6,12 +6,13 @@ use crate::marks::Mark;
 use crate::recovery::{READ_MARKS, Recovery};
 use crate::store::dirty_pages::PageCopy;
 use crate::store::page_copy;
-use sinew_core::buf::Buf;
-use sinew_core::ids::{Lsn, StripeId};
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::ids::{Lsn, MemberId, StripeId};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_format::model::mapped_geometry::PAGE_BYTES;
+use sinew_format::page_reach::PageReach;
 use sinew_format::table_page::{PageHeader, PageId};
 use sinew_members::open_error::RecoverError;
 use sinew_members::open_mode::OpenMode;
@@ -31,13 +32,17 @@ impl<I: Io> Recovery<I> {
         let (index, io, pool) = (self.index, self.io.clone(), self.config.pool);
         let copies = self.config.mapped().copies().min(self.members.active().len());
         let mut found: BTreeMap<PageId, FoundPage> = BTreeMap::new();
+        self.read_reaches().await;
         let regions = self.members.active().into_iter().map(|m| {
             let layout = self.members.get(m).layout;
-            let bytes = u64::from(layout.page_slots) * PAGE_BYTES as u64;
+            // A last resort looks for older versions as well, wherever they are.
+            let reach = self.reaches.get(&m).filter(|_| self.mode != OpenMode::LastResort);
+            let slots = reach.copied().unwrap_or(layout.page_slots);
+            let bytes = u64::from(slots) * PAGE_BYTES as u64;
             (m, Region { offset: layout.page_offset(index, 0), bytes })
         });
         let pages = |Unit { member, at, data }: Unit| {
-            let Ok(header) = PageHeader::open(&mut data.bytes().to_vec()) else { return };
+            let Ok(header) = PageHeader::open(data.bytes()) else { return };
             if header.pool != pool || usize::from(header.shard) != index {
                 return;
             }
@@ -82,6 +87,31 @@ impl<I: Io> Recovery<I> {
                 self.report.bytes_read += PAGE_BYTES as u64;
             }
         }
+    }
+
+    /// Reads how far pages reach on each member. Where that is damaged, or was torn, they may be anywhere.
+    async fn read_reaches(&mut self) {
+        if !self.config.states_reach {
+            return;
+        }
+        let active = self.members.active();
+        let read = join_all(active.iter().map(|&member| self.read_reach(member))).await;
+        let stated = active.into_iter().zip(read).filter_map(|(member, reach)| Some((member, reach?)));
+        self.reaches = stated.collect();
+    }
+
+    async fn read_reach(&self, member: MemberId) -> Option<u32> {
+        let layout = self.members.get(member).layout;
+        let block = self.members.read_at(member, layout.page_offset(self.index, 0), BLOCK_BYTES).await;
+        let found = block.ok().and_then(|block| PageReach::decode(block.bytes()).ok()).filter(|found| {
+            found.pool == self.config.pool
+                && usize::from(found.shard) == self.index
+                && found.slots <= layout.page_slots
+        });
+        if found.is_none() {
+            self.io.mark(Mark::RecoverReachUnknown);
+        }
+        found.map(|found| found.slots)
     }
 
     /// Takes the absent slots of stripes into memory.

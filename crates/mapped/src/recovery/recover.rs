@@ -80,7 +80,8 @@ impl<I: Io> Recovery<I> {
     fn finish(mut self, ends: JournalEnds) -> Result<Rc<Store<I>>, RecoverError> {
         let config = Rc::clone(&self.config);
         let seed = u64::from_le_bytes(config.pool[..8].try_into().expect("eight bytes")) ^ self.index as u64;
-        let mut allocator = ChunkAllocator::new(config.mapped(), config.members.len(), seed);
+        let (members, states_reach) = (config.members.len(), config.states_reach);
+        let mut allocator = ChunkAllocator::new(config.mapped(), members, states_reach, seed);
         for member in &config.members {
             allocator.push_member(member.layout, member.state, member.weight);
         }
@@ -100,6 +101,9 @@ impl<I: Io> Recovery<I> {
         }
         for (_, copies) in self.tables.pages.written() {
             copies.iter().for_each(|&copy| allocator.claim_page(copy));
+        }
+        for (&member, &reach) in &self.reaches {
+            allocator.set_reach(member, reach);
         }
         let complete = match self.mode {
             OpenMode::LastResort => {

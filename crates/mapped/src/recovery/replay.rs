@@ -115,7 +115,7 @@ impl<I: Io> Recovery<I> {
             (m, Region { offset, bytes: ring * BLOCK_BYTES as u64 })
         });
         let journal_blocks = |Unit { at, data, .. }: Unit| {
-            let Ok(header) = decode_header(&mut data.bytes().to_vec()) else { return };
+            let Ok(header) = decode_header(data.bytes()) else { return };
             let here = header.lsn % ring == at / BLOCK_BYTES as u64;
             if header.pool != pool || header.shard != shard || !here {
                 return;

@@ -5,14 +5,15 @@
 //! that something it falls back to was overwritten.
 
 mod discards;
+mod pages;
 #[cfg(test)]
 mod tests;
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use crate::store::dirty_pages::PageCopy;
 use crate::store::free_set::FreeSet;
+use crate::store::page_slots::PageSlots;
 use sinew_core::ids::{ChunkAddr, Lsn, MemberId, StripeId};
 use sinew_format::model::config::{MemberState, WEIGHT_FULL};
 use sinew_format::model::mapped_capacity::{capacity_blocks, member_reserve, reserve_chunks};
@@ -23,8 +24,7 @@ use sinew_layout::declustered::{self, Lookahead, Placement};
 struct MemberChunks {
     chunks: FreeSet,
     chunks_all: u32,
-    page_slots: FreeSet,
-    page_slots_all: u32,
+    page_slots: PageSlots,
     /// As many of its chunks stay free as long as there is room elsewhere.
     spared: u32,
     /// New chunks may be placed on it.
@@ -34,12 +34,11 @@ struct MemberChunks {
 }
 
 impl MemberChunks {
-    fn free(layout: MemberLayout) -> MemberChunks {
+    fn free(layout: MemberLayout, states_reach: bool) -> MemberChunks {
         MemberChunks {
             chunks: FreeSet::all(layout.chunks),
             chunks_all: layout.chunks,
-            page_slots: FreeSet::all(layout.page_slots),
-            page_slots_all: layout.page_slots,
+            page_slots: PageSlots::new(layout.page_slots, states_reach),
             spared: 0,
             usable: false,
             expected: false,
@@ -57,7 +56,7 @@ impl MemberChunks {
     }
 
     fn is_empty(&self) -> bool {
-        self.chunks.count() == self.chunks_all && self.page_slots.count() == self.page_slots_all
+        self.chunks.count() == self.chunks_all && self.page_slots.taken() == 0
     }
 }
 
@@ -124,6 +123,8 @@ pub(crate) struct Freed {
 pub(crate) struct ChunkAllocator {
     geometry: MappedGeometry,
     members: Vec<MemberChunks>,
+    /// Members state how far their pages reach.
+    states_reach: bool,
     placement: Placement,
     /// Of the placement.
     seed: u64,
@@ -134,11 +135,18 @@ pub(crate) struct ChunkAllocator {
 }
 
 impl ChunkAllocator {
-    pub(crate) fn new(geometry: MappedGeometry, members: usize, seed: u64) -> ChunkAllocator {
+    /// An allocator without members, of which this number is expected.
+    pub(crate) fn new(
+        geometry: MappedGeometry,
+        members: usize,
+        states_reach: bool,
+        seed: u64,
+    ) -> ChunkAllocator {
         let placement = Placement::new(members, seed);
         ChunkAllocator {
             geometry,
             members: Vec::with_capacity(members),
+            states_reach,
             placement,
             seed,
             upcoming: Lookahead::default(),
@@ -150,7 +158,7 @@ impl ChunkAllocator {
 
     /// Adds the next member, everything on it free.
     pub(crate) fn push_member(&mut self, layout: MemberLayout, state: MemberState, weight: u8) {
-        self.members.push(MemberChunks::free(layout));
+        self.members.push(MemberChunks::free(layout, self.states_reach));
         self.set_state(MemberId(self.members.len() as u8 - 1), state, weight);
     }
 
@@ -168,9 +176,9 @@ impl ChunkAllocator {
             return self.push_member(layout, state, weight);
         }
         let entry = &mut self.members[index];
-        if (entry.chunks_all, entry.page_slots_all) != (layout.chunks, layout.page_slots) {
+        if (entry.chunks_all, entry.page_slots.end()) != (layout.chunks, layout.page_slots) {
             assert!(entry.is_empty(), "a member in use is cut up in one way");
-            *entry = MemberChunks::free(layout);
+            *entry = MemberChunks::free(layout, self.states_reach);
         }
         self.set_state(member, state, weight);
     }
@@ -181,6 +189,9 @@ impl ChunkAllocator {
         let unweighted = u64::from(entry.chunks_all) * u64::from(WEIGHT_FULL - weight);
         entry.spared = (unweighted / u64::from(WEIGHT_FULL)) as u32;
         entry.usable = state == MemberState::Active;
+        if !entry.usable {
+            entry.page_slots.forget_reach();
+        }
         entry.expected =
             !matches!(state, MemberState::Evacuating | MemberState::Leaving | MemberState::Removed);
         self.capacity_blocks = self.count_capacity();
@@ -199,7 +210,7 @@ impl ChunkAllocator {
             usable.filter(|(i, _)| *i != usize::from(member.0)).map(|(_, m)| m)
         };
         let chunks: Vec<u64> = rest().map(|m| u64::from(m.chunks_all)).collect();
-        let mut slots: Vec<u64> = rest().map(|m| u64::from(m.page_slots_all)).collect();
+        let mut slots: Vec<u64> = rest().map(|m| u64::from(m.page_slots.count())).collect();
         slots.sort_unstable();
         slots.truncate(slots.len().saturating_sub(self.geometry.failures()));
         let copies = self.geometry.copies().min(slots.len()).max(1);
@@ -211,11 +222,6 @@ impl ChunkAllocator {
     #[must_use]
     pub(crate) fn claim(&mut self, home: ChunkAddr) -> bool {
         self.members.get_mut(usize::from(home.member.0)).is_some_and(|m| m.chunks.remove(home.chunk))
-    }
-
-    /// Marks a page slot found in use at recovery.
-    pub(crate) fn claim_page(&mut self, copy: PageCopy) {
-        self.members[usize::from(copy.member.0)].page_slots.remove(copy.slot);
     }
 
     fn active(&self) -> usize {
@@ -247,12 +253,6 @@ impl ChunkAllocator {
     pub(crate) fn chunks_unused(&self, member: MemberId) -> u64 {
         let chunks = &self.members[usize::from(member.0)].chunks;
         u64::from(chunks.count() - chunks.undiscarded())
-    }
-
-    /// Page slots of a member that are not free.
-    pub(crate) fn page_slots_taken(&self, member: MemberId) -> u32 {
-        let member = &self.members[usize::from(member.0)];
-        member.page_slots_all - member.page_slots.count()
     }
 
     /// Chunks and stripe numbers released but not yet free.
@@ -552,32 +552,5 @@ impl ChunkAllocator {
         }
         freed.is_read = self.releasing.front().is_some_and(|r| r.lsn <= flushed);
         freed
-    }
-
-    /// Slots for the copies of one page, on distinct usable members, responsive ones and then those with most free slots
-    /// first; as many as there can be, up to `copies`.
-    pub(crate) fn take_page_slots(
-        &mut self,
-        copies: usize,
-        responsive: impl Fn(MemberId) -> bool,
-    ) -> Vec<PageCopy> {
-        let mut by_room: Vec<usize> = (0..self.members.len())
-            .filter(|&i| self.members[i].usable && self.members[i].page_slots.count() > 0)
-            .collect();
-        let rank = |&i: &usize| (!responsive(MemberId(i as u8)), Reverse(self.members[i].page_slots.count()));
-        by_room.sort_by_key(rank);
-        by_room.truncate(copies);
-        let copy = |i: usize| {
-            let slot = self.members[i].page_slots.take().expect("counted as free");
-            PageCopy { member: MemberId(i as u8), slot }
-        };
-        by_room.into_iter().map(copy).collect()
-    }
-
-    /// Frees page slots whose page has been written elsewhere, durably.
-    pub(crate) fn free_page_slots(&mut self, copies: impl IntoIterator<Item = PageCopy>) {
-        for copy in copies {
-            self.members[usize::from(copy.member.0)].page_slots.insert(copy.slot);
-        }
     }
 }

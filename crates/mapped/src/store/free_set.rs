@@ -79,12 +79,24 @@ impl FreeSet {
         if self.count == 0 {
             return None;
         }
-        while self.words[self.cursor] == 0 {
-            self.cursor = (self.cursor + 1) % self.words.len();
+        self.take_below(self.words.len() as u32 * 64)
+    }
+
+    /// Takes out a number below `end`, looked for from where the last one was found.
+    pub(crate) fn take_below(&mut self, end: u32) -> Option<u32> {
+        let words = (end.div_ceil(64) as usize).min(self.words.len());
+        // The word that the search starts in is looked at twice.
+        for _ in 0..=words {
+            self.cursor = if self.cursor < words { self.cursor } else { 0 };
+            let first = self.cursor as u32 * 64;
+            let number = first + self.words.get(self.cursor)?.trailing_zeros();
+            if number < end.min(first + 64) {
+                self.remove(number);
+                return Some(number);
+            }
+            self.cursor += 1;
         }
-        let number = self.cursor as u32 * 64 + self.words[self.cursor].trailing_zeros();
-        self.remove(number);
-        Some(number)
+        None
     }
 
     /// Takes out up to `most` consecutive numbers that the device has not discarded.
@@ -148,6 +160,17 @@ mod tests {
         let ranges: Vec<_> = std::iter::from_fn(|| set.take_undiscarded(64)).collect();
         assert_eq!(ranges, [1..3, 4..5]);
         assert_eq!(set.count(), 195);
+    }
+
+    #[test]
+    fn numbers_are_taken_below_an_end() {
+        let mut set = FreeSet::all(300);
+        assert_eq!(set.take_below(0), None);
+        let taken: Vec<u32> = std::iter::from_fn(|| set.take_below(70)).collect();
+        assert_eq!(taken, (0..70).collect::<Vec<_>>());
+        set.insert(3);
+        assert_eq!((set.take_below(70), set.take_below(70), set.take_below(71)), (Some(3), None, Some(70)));
+        assert_eq!((set.take(), set.count()), (Some(71), 228));
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(crate) mod misplaced_counts;
 pub(crate) mod overlapped_commit;
 pub(crate) mod page_copy;
 pub(crate) mod page_pins;
+mod page_reach;
+mod page_slots;
 pub(crate) mod page_snapshot;
 mod per_page;
 pub(crate) mod release;

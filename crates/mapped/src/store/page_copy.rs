@@ -15,7 +15,7 @@ pub(crate) async fn read<I: Io>(
     copy: PageCopy,
 ) -> Option<(PageHeader, Buf)> {
     let offset = members.get(copy.member).layout.page_offset(shard, copy.slot);
-    let mut data = members.read_at(copy.member, offset, PAGE_BYTES).await.ok()?;
-    let header = PageHeader::open(data.bytes_mut()).ok()?;
+    let data = members.read_at(copy.member, offset, PAGE_BYTES).await.ok()?;
+    let header = PageHeader::open(data.bytes()).ok()?;
     (usize::from(header.shard) == shard).then_some((header, data))
 }

@@ -142,7 +142,13 @@ impl Run {
         let volumes: Vec<_> =
             plan.volumes.iter().enumerate().map(|(i, &blocks)| (i, blocks, option(i))).collect();
         candidates.truncate(plan.first_members());
-        let made = self.world.block_on(async move { pool::create(&io, &candidates, &spec).await });
+        let states_reach = plan.states_reach;
+        let made = self.world.block_on(async move {
+            match states_reach {
+                true => pool::create(&io, &candidates, &spec).await,
+                false => pool::create_earlier(&io, &candidates, &spec).await,
+            }
+        });
         made.map_err(|e| Kind::Stuck.of(e))?.map_err(|e| Kind::Impossible.of(format!("create: {e}")))?;
         let pool = self.open(false)?.ok_or(Kind::NotOpened.of("the pool did not open"))?;
         let control = Rc::clone(&pool.control);

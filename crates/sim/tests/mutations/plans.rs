@@ -26,7 +26,7 @@ const MIRRORS_FILL_THE_POOL: [&str; 14] = [
 ];
 
 /// Clients overwrite what fills a pool that may lack a member.
-const OVERWRITES_FILL_THE_POOL: [&str; 21] = [
+const OVERWRITES_FILL_THE_POOL: [&str; 22] = [
     "array=none",
     "protection=parity2",
     "pinned=0",
@@ -48,6 +48,7 @@ const OVERWRITES_FILL_THE_POOL: [&str; 21] = [
     "physical=0",
     "squeeze=0",
     "lost=1",
+    "states_reach=false",
 ];
 
 /// A volume larger than the capacity is overwritten and discarded in large requests, without other troubles.
@@ -284,7 +285,7 @@ const POWER_LOSS_WHILE_RELEASING: [&str; 16] = [
 ];
 
 /// Power fails often, while blocks are overwritten again and again, mostly without a flush.
-const POWER_LOSS_WHILE_OVERWRITING: [&str; 20] = [
+const POWER_LOSS_WHILE_OVERWRITING: [&str; 21] = [
     "array=none",
     "openings=60",
     "endings=power",
@@ -305,12 +306,13 @@ const POWER_LOSS_WHILE_OVERWRITING: [&str; 20] = [
     "clients=1",
     "protection=mirror2",
     "depth=2",
+    "states_reach=false",
 ];
 
 /// Power fails often, while the tail of a small journal advances, mostly without a flush.
 const POWER_LOSS_BESIDE_CHECKPOINTS: [&str; 20] = [
     "array=none",
-    "openings=40",
+    "openings=90",
     "endings=power",
     "throttle=0",
     "lost=0",
@@ -320,12 +322,12 @@ const POWER_LOSS_BESIDE_CHECKPOINTS: [&str; 20] = [
     "physical=0",
     "squeeze=0",
     "protection=mirror2",
-    "requests=24",
+    "requests=12",
     "flushes=1",
     "sequential=0",
     "writes=95",
-    "blocks_max=64",
-    "clients=3",
+    "blocks_max=16",
+    "clients=6",
     "depth=8",
     "journal_blocks=32",
     "volumes=1000",

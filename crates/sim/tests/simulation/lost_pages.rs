@@ -27,7 +27,7 @@ fn versions(scene: &Scene) -> BTreeMap<PageId, BTreeMap<u64, Places>> {
             let read = async move { io.read(device, at, Buf::zeroed(PAGE_BYTES)).await };
             let (page, result) = scene.world.block_on(read).unwrap();
             result.unwrap();
-            if let Ok(header) = PageHeader::open(&mut page.bytes().to_vec()) {
+            if let Ok(header) = PageHeader::open(page.bytes()) {
                 versions.entry(header.page).or_default().entry(header.lsn).or_default().push((i, at));
             }
         }

@@ -20,6 +20,7 @@ mod model;
 #[cfg(feature = "mutations")]
 mod mutations_shown;
 mod opening;
+mod page_reach;
 mod processors;
 mod protections;
 mod replacement;

@@ -42,7 +42,7 @@ impl Scene {
     }
 
     /// A pool with an empty volume.
-    fn empty(members: usize, member_bytes: u64, blocks: u64) -> Scene {
+    pub(crate) fn empty(members: usize, member_bytes: u64, blocks: u64) -> Scene {
         let world = World::new(5);
         let kind = PoolKind::Mapped { protection: Protection::Parity1, data_columns: 0, checksums: true };
         let members = made_of(&world, members, member_bytes, kind);
@@ -54,7 +54,7 @@ impl Scene {
         scene
     }
 
-    fn open(world: &World, members: &[Candidate], table_cache: Option<u64>) -> Rc<OpenPool> {
+    pub(crate) fn open(world: &World, members: &[Candidate], table_cache: Option<u64>) -> Rc<OpenPool> {
         Scene::try_open(world, members, table_cache).unwrap()
     }
 
@@ -72,7 +72,7 @@ impl Scene {
         self.world.block_on(async move { control.close().await }).unwrap().unwrap();
     }
 
-    fn content(&self, block: u64) -> Vec<u8> {
+    pub(crate) fn content(&self, block: u64) -> Vec<u8> {
         Scene::content_of(block, self.versions[block as usize])
     }
 
@@ -81,7 +81,7 @@ impl Scene {
         (0..BLOCK).map(|i| (i * 3 + block * 17 + version * 101) as u8).collect()
     }
 
-    fn write(&mut self, block: u64) {
+    pub(crate) fn write(&mut self, block: u64) {
         self.versions[block as usize] += 1;
         self.try_write(block, &self.content(block)).unwrap();
     }
@@ -105,7 +105,7 @@ impl Scene {
     }
 
     /// Stops the pool and opens it with this bound of the table cache.
-    fn reopen(&mut self, table_cache: Option<u64>) {
+    pub(crate) fn reopen(&mut self, table_cache: Option<u64>) {
         self.close();
         self.pool = Scene::open(&self.world, &self.members, table_cache);
     }

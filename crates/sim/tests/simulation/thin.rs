@@ -395,11 +395,19 @@ fn overwrites_of_a_mapped_pool_get_their_space_back() {
 pub(crate) fn full_members_are_flushed() -> Result<(), String> {
     for full in 0..8 {
         let thin = Thin::of_members(8, mapped(), MEMBER_BYTES);
-        let pool = thin.open();
-        let volume = pool.volume("v0").unwrap();
-        thin.world.block_on(async move { volume.write(0, content(0, 1), false).await }).unwrap().unwrap();
-        drop(pool);
-        thin.world.kill_process();
+        // The first one makes room for pages, so that the third writes nothing else to the member.
+        for is_stopped in [true, false] {
+            let pool = thin.open();
+            let volume = pool.volume("v0").unwrap();
+            let written = async move { volume.write(0, content(0, 1), false).await };
+            thin.world.block_on(written).unwrap().unwrap();
+            if is_stopped {
+                let control = Rc::clone(&pool.control);
+                thin.world.block_on(async move { control.close().await }).unwrap().unwrap();
+            }
+            drop(pool);
+            thin.world.kill_process();
+        }
         let device = thin.world.device(thin.candidates[full].device);
         device.set_physical(BLOCK);
         let flushes = device.stats().flushes;

@@ -5,7 +5,7 @@ use sinew_format::model::mapped_geometry::Protection;
 
 /// An allocator of one shard for members with these numbers of chunks, and these weights.
 fn allocator(geometry: MappedGeometry, chunks: &[u64], weights: &[u8]) -> ChunkAllocator {
-    let mut space = ChunkAllocator::new(geometry, chunks.len(), 7);
+    let mut space = ChunkAllocator::new(geometry, chunks.len(), true, 7);
     for (&count, &weight) in chunks.iter().zip(weights) {
         let layout = MemberLayout { chunks: count as u32, page_slots: 64, ..MemberLayout::default() };
         space.push_member(layout, MemberState::Active, weight);

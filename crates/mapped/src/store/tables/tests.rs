@@ -47,6 +47,7 @@ fn config() -> Config {
         damage: Vec::new(),
         elastic_policy: ElasticPolicy::DEFAULT,
         open_on: None,
+        states_reach: true,
     }
 }
 

@@ -127,6 +127,7 @@ impl Plan {
             full_openings: 0.0,
             shared_space: 0,
             table_cache: 0,
+            states_reach: !Rng::stream(seed, "plan, reach", 0).chance(0.1),
             pinned: 0,
             skip_troubles: Numbers::default(),
             skip_requests: Numbers::default(),

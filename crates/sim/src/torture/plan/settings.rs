@@ -169,6 +169,8 @@ plan! {
     hot: u64,
     /// Blocks of a journal ring.
     journal_blocks: u32,
+    /// Members state how far table pages reach; those of earlier versions do not.
+    states_reach: bool,
     /// Writes that a member's volatile cache holds at most.
     cache_writes: usize,
     /// How latency spikes are detected and avoided.

@@ -73,8 +73,8 @@ impl Run {
         self.world.crash(CrashPolicy::DropAll);
         self.work.oracle.borrow_mut().process_died();
         let pool = self.open_whole()?;
-        if pool.recovery.records_verified > 0 {
-            let left = pool.recovery.records_verified;
+        if pool.recovery().records_verified > 0 {
+            let left = pool.recovery().records_verified;
             return Err(Kind::NotOpened.of(format!("{left} records to verify after a clean close")));
         }
         self.verify()?;

@@ -162,7 +162,7 @@ impl Run {
     fn opened(&mut self, pool: OpenPool) -> Result<Rc<OpenPool>, Wrong> {
         let pool = Rc::new(pool);
         self.work.refusals.set(0);
-        self.recovered.add(&pool.recovery);
+        self.recovered.add(pool.recovery());
         let volumes = 0..self.work.volume_blocks.borrow().len();
         let handles = volumes.filter_map(|i| Some((i, pool.volume(&format!("v{i}"))?))).collect();
         *self.work.volumes.borrow_mut() = handles;
