@@ -10,8 +10,8 @@ use crate::devices::Devices;
 pub struct Config {
     /// The members its tasks may use.
     pub devices: Devices,
-    /// The time that an idle thread polls for work before it sleeps. Polling saves a wake-up and costs a core; see
-    /// docs/io-choice.md.
+    /// The time that an idle thread polls for work before it sleeps; up to four times as long while work arrives soon after that.
+    /// Polling saves a wake-up and costs a core; see docs/io-choice.md.
     pub spin: Duration,
     /// The limit of tasks run between two visits of the ring.
     pub burst: u32,

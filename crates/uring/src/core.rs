@@ -21,6 +21,7 @@ use crate::clock::now;
 use crate::config::Config;
 use crate::devices::Devices;
 use crate::executor::Executor;
+use crate::idle_polling::IdlePolling;
 use crate::ring::{Handle, Payload, Ring};
 use crate::timers::{TimerKey, Timers};
 
@@ -32,6 +33,7 @@ pub(crate) struct Core {
     /// A waker of every task that has not ended, so that all can be dropped with the runtime.
     pub(crate) tasks: RefCell<Slab<Waker>>,
     pub(crate) config: Config,
+    pub(crate) polling: IdlePolling,
     /// Bytes that may still be moved synchronously before the loop serves the ring and other tasks.
     pub(crate) inline_left: Cell<usize>,
     /// Scratch for synchronous gathered system calls.
@@ -51,6 +53,7 @@ impl Core {
             tasks: RefCell::default(),
             inline_left: Cell::new(config.burst_bytes),
             iovecs: RefCell::default(),
+            polling: IdlePolling::new(config.spin),
             looked_at: Cell::new(now()),
             devices: RefCell::default(),
             closings_seen: Cell::new(config.devices.closings()),

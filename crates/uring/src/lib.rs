@@ -23,6 +23,7 @@ mod executor;
 mod fault_delays;
 mod faults;
 mod file_space;
+mod idle_polling;
 pub mod inherited;
 mod io;
 mod iovecs;

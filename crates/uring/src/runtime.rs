@@ -91,7 +91,7 @@ impl Core {
         self.forget_closed();
         let busy = main.is_ready() || !self.executor.is_idle();
         // An idle loop that will not spin submits and sleeps in one system call.
-        if busy || !self.config.spin.is_zero() {
+        if busy || self.polling.is_on() {
             self.reap();
         }
         if !self.has_work(main) && !self.spin(main) {
@@ -140,13 +140,13 @@ impl Core {
         }
     }
 
-    /// Polls for work for the configured time. Returns whether there is some.
+    /// Polls for work for a short time. Returns whether there is some.
     fn spin(&self, main: &MainWaker) -> bool {
-        if self.config.spin.is_zero() {
+        if !self.polling.is_on() {
             return false;
         }
         let timer = self.timers.borrow().next_deadline().unwrap_or(u64::MAX);
-        let give_up = now() + self.config.spin.as_nanos() as u64;
+        let give_up = now() + self.polling.ns();
         loop {
             for _ in 0..16 {
                 let arrived = {
@@ -173,13 +173,15 @@ impl Core {
 
     fn sleep_in_kernel(&self) {
         let deadline = self.timers.borrow().next_deadline();
-        let timeout = deadline.map(|deadline| Duration::from_nanos(deadline.saturating_sub(now())));
+        let asleep_at = now();
+        let timeout = deadline.map(|deadline| Duration::from_nanos(deadline.saturating_sub(asleep_at)));
         if !self.executor.fall_asleep() {
             return;
         }
         let idle = !self.ring.borrow_mut().has_completions();
         self.ring.borrow_mut().enter(idle, timeout).expect("io_uring_enter");
         self.executor.wake_up();
+        self.polling.note_sleep(now() - asleep_at);
         self.complete();
     }
 }
