@@ -85,6 +85,9 @@ impl FreeSet {
     /// Takes out a number below `end`, looked for from where the last one was found.
     pub(crate) fn take_below(&mut self, end: u32) -> Option<u32> {
         let words = (end.div_ceil(64) as usize).min(self.words.len());
+        if words == 0 {
+            return None;
+        }
         // The word that the search starts in is looked at twice.
         for _ in 0..=words {
             self.cursor = if self.cursor < words { self.cursor } else { 0 };
