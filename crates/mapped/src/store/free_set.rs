@@ -76,16 +76,13 @@ impl FreeSet {
     }
 
     pub(crate) fn take(&mut self) -> Option<u32> {
-        if self.count == 0 {
-            return None;
-        }
-        self.take_below(self.words.len() as u32 * 64)
+        self.take_below(u32::MAX)
     }
 
     /// Takes out a number below `end`, looked for from where the last one was found.
     pub(crate) fn take_below(&mut self, end: u32) -> Option<u32> {
         let words = (end.div_ceil(64) as usize).min(self.words.len());
-        if words == 0 {
+        if words == 0 || self.count == 0 {
             return None;
         }
         // The word that the search starts in is looked at twice.
