@@ -7,7 +7,6 @@ use crate::model::config::{Config, MemberConfig, MemberState, Opening, VolumeCon
 use crate::model::damage::{DamagedRange, DamagedRanges, VolumeDamage};
 use crate::model::elastic_policy::ElasticPolicy;
 use crate::model::host_record::HostRecord;
-use crate::model::pool_geometry::PoolGeometry;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::checksum::crc32c;
 use sinew_core::ids::VolumeId;
@@ -140,8 +139,8 @@ fn encode_config(config: &Config) -> Vec<u8> {
             w.u64(range.since_s);
         }
     }
-    w.u8(u8::from(is_elastic(&config.geometry)));
-    if is_elastic(&config.geometry) {
+    w.u8(u8::from(config.geometry.is_elastic()));
+    if config.geometry.is_elastic() {
         encode_elastic_policy(&config.elastic_policy, &mut w);
     }
     encode_limits(&config.volumes, &mut w);
@@ -215,7 +214,7 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
     let damage = if r.0.is_empty() { Vec::new() } else { decode_damage(&mut r, &volumes)? };
     // And those of versions without a governor of elastic arrays.
     let elastic_policy = match !r.0.is_empty() && r.u8()? != 0 {
-        true if is_elastic(&shape) => decode_elastic_policy(&mut r)?,
+        true if shape.is_elastic() => decode_elastic_policy(&mut r)?,
         true => return Err(DecodeError::Invalid("policy of an elastic array")),
         false => ElasticPolicy::DEFAULT,
     };
@@ -261,11 +260,6 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
         return Err(DecodeError::Invalid("size of volumes"));
     }
     Ok(config)
-}
-
-/// Whether the pool is an elastic array, which has a policy.
-fn is_elastic(geometry: &PoolGeometry) -> bool {
-    geometry.array().is_some_and(|array| array.elastic.is_some())
 }
 
 /// A share that is not set.
@@ -337,6 +331,7 @@ pub(crate) mod tests {
     use crate::model::array_geometry::{ArrayGeometry, ArraySpec};
     use crate::model::form::Elastic;
     use crate::model::mapped_geometry::{MappedGeometry, MemberLayout, Protection};
+    use crate::model::pool_geometry::PoolGeometry;
     use crate::model::volume_limits::VolumeLimits;
     use proptest::prelude::*;
     use sinew_layout::{Level, ParityWeights, Rotation};

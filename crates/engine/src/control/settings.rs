@@ -130,7 +130,7 @@ impl<I: Io> Control<I> {
     }
 
     fn is_elastic(&self) -> bool {
-        self.config.borrow().geometry.array().is_some_and(|array| array.elastic.is_some())
+        self.config.borrow().geometry.is_elastic()
     }
 
     /// How stripes of an elastic array change their form.

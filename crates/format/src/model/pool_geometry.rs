@@ -163,6 +163,11 @@ impl PoolGeometry {
             PoolGeometry::Array(geometry) => Some(geometry),
         }
     }
+
+    /// Whether it is that of an elastic array.
+    pub fn is_elastic(&self) -> bool {
+        self.array().is_some_and(|array| array.elastic.is_some())
+    }
 }
 
 impl std::ops::Deref for PoolGeometry {

@@ -130,7 +130,7 @@ fn of_pool(observed: &Observed<'_>) -> Vec<Family> {
             Number::Counter(s.journal_blocks_written),
         ),
     ];
-    if config.geometry.array().is_some_and(|array| array.elastic.is_some()) {
+    if config.geometry.is_elastic() {
         let (g, requests) = (&s.governor, s.governor.requests.saturating_sub(s.governor.hits));
         families.push(gauges(
             "governor_requests",
