@@ -1,5 +1,7 @@
 //! Writing and reading little-endian fields in order.
 
+use crate::FORMAT_VERSION;
+
 /// Why bytes cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
@@ -22,6 +24,13 @@ pub enum DecodeError {
 pub struct Writer(pub Vec<u8>);
 
 impl Writer {
+    /// Begins a structure: its magic number and its version.
+    pub(crate) fn structure(magic: u32) -> Writer {
+        let mut w = Writer::default();
+        w.u32(magic);
+        w.u16(FORMAT_VERSION);
+        w
+    }
     /// One byte.
     pub fn u8(&mut self, v: u8) {
         self.0.push(v);
@@ -54,6 +63,20 @@ impl Writer {
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
+    /// Reads a structure from behind its magic number and its version.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when it is another structure, of another version, or too short for them.
+    pub(crate) fn structure(bytes: &'a [u8], magic: u32) -> Result<Reader<'a>, DecodeError> {
+        let mut r = Reader(bytes);
+        if r.u32()? != magic {
+            return Err(DecodeError::Foreign);
+        }
+        match r.u16()? {
+            FORMAT_VERSION => Ok(r),
+            version => Err(DecodeError::Version(version)),
+        }
+    }
     /// The next `n` bytes.
     ///
     /// # Errors

@@ -7,7 +7,6 @@ use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::checksum::{is_sealed, seal};
 use sinew_core::ids::Uuid;
 
-use crate::FORMAT_VERSION;
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::model::form::Form;
 
@@ -40,9 +39,7 @@ pub struct FormPageHeader {
 /// When there are more forms than fit a page.
 pub fn encode_form_page(header: &FormPageHeader, forms: impl Iterator<Item = Form>, page: &mut [u8]) {
     assert_eq!(page.len(), BLOCK_BYTES);
-    let mut w = Writer::default();
-    w.u32(MAGIC);
-    w.u16(FORMAT_VERSION);
+    let mut w = Writer::structure(MAGIC);
     w.u16(header.shard);
     w.bytes(&header.log);
     w.u32(header.page);
@@ -60,14 +57,10 @@ pub fn encode_form_page(header: &FormPageHeader, forms: impl Iterator<Item = For
 /// # Errors
 /// When it is not an intact page of this format.
 pub fn decode_form_page(page: &[u8]) -> Result<(FormPageHeader, Vec<Form>), DecodeError> {
-    let mut r = Reader(page);
-    if page.len() != BLOCK_BYTES || r.u32()? != MAGIC {
+    if page.len() != BLOCK_BYTES {
         return Err(DecodeError::Foreign);
     }
-    let version = r.u16()?;
-    if version != FORMAT_VERSION {
-        return Err(DecodeError::Version(version));
-    }
+    let mut r = Reader::structure(page, MAGIC)?;
     let (shard, log) = (r.u16()?, r.uuid()?);
     let (number, version) = (r.u32()?, r.u64()?);
     if !is_sealed(page, CRC_AT) {

@@ -7,7 +7,6 @@
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::checksum::{crc32c, is_sealed, seal};
 
-use crate::FORMAT_VERSION;
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::group_striping::{GroupStriping, PARITY_MAX};
 use crate::model::form::Form;
@@ -362,9 +361,7 @@ impl GroupRecord {
 /// When `head` is not as long as the header says, or the records do not fit it.
 pub fn encode_head(header: &GroupHeader, records: &[GroupRecord], crcs: &[u32], head: &mut [u8]) {
     assert_eq!(head.len(), header.head_blocks as usize * BLOCK_BYTES);
-    let mut w = Writer::default();
-    w.u32(MAGIC);
-    w.u16(FORMAT_VERSION);
+    let mut w = Writer::structure(MAGIC);
     w.u16(header.shard);
     w.bytes(&header.log);
     for count in [header.epoch, header.seq, header.before, header.tail, header.flushed] {
@@ -386,14 +383,7 @@ pub fn encode_head(header: &GroupHeader, records: &[GroupRecord], crcs: &[u32], 
 /// # Errors
 /// When there is no group of this format.
 pub fn decode_header(block: &[u8]) -> Result<GroupHeader, DecodeError> {
-    let mut r = Reader(block);
-    if r.u32()? != MAGIC {
-        return Err(DecodeError::Foreign);
-    }
-    let version = r.u16()?;
-    if version != FORMAT_VERSION {
-        return Err(DecodeError::Version(version));
-    }
+    let mut r = Reader::structure(block, MAGIC)?;
     let (shard, log) = (r.u16()?, r.uuid()?);
     let (epoch, seq, before, tail, flushed) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?, r.u64()?);
     let (head_blocks, blocks) = (r.u32()?, r.u32()?);

@@ -6,7 +6,6 @@ use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::checksum::{is_sealed, seal};
 use sinew_core::ids::Uuid;
 
-use crate::FORMAT_VERSION;
 use crate::codec::{DecodeError, Reader, Writer};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SNPR");
@@ -29,9 +28,7 @@ pub struct PageReach {
 impl PageReach {
     /// Encodes the first block of the page area.
     pub fn encode(&self) -> Buf {
-        let mut w = Writer::default();
-        w.u32(MAGIC);
-        w.u16(FORMAT_VERSION);
+        let mut w = Writer::structure(MAGIC);
         w.u16(self.shard);
         w.bytes(&self.pool);
         w.u32(self.slots);
@@ -46,14 +43,10 @@ impl PageReach {
     /// # Errors
     /// [`DecodeError`] when it is not an intact reach of this format.
     pub fn decode(block: &[u8]) -> Result<PageReach, DecodeError> {
-        let mut r = Reader(block);
-        if block.len() != BLOCK_BYTES || r.u32()? != MAGIC {
+        if block.len() != BLOCK_BYTES {
             return Err(DecodeError::Foreign);
         }
-        let version = r.u16()?;
-        if version != FORMAT_VERSION {
-            return Err(DecodeError::Version(version));
-        }
+        let mut r = Reader::structure(block, MAGIC)?;
         if !is_sealed(block, CRC_AT) {
             return Err(DecodeError::Checksum);
         }

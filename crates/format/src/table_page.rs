@@ -3,7 +3,6 @@
 use crate::model::mapped_geometry::{PAGE_BYTES, PAGE_HEADER_BYTES};
 use sinew_core::checksum::{is_sealed, seal};
 
-use crate::FORMAT_VERSION;
 use crate::codec::{DecodeError, Reader, Writer};
 use sinew_core::ids::Uuid;
 
@@ -42,9 +41,7 @@ impl PageHeader {
     /// Writes the header, with the CRC of everything, over the first bytes of a page whose content is in place.
     pub fn seal(&self, page: &mut [u8]) {
         assert_eq!(page.len(), PAGE_BYTES);
-        let mut w = Writer::default();
-        w.u32(MAGIC);
-        w.u16(FORMAT_VERSION);
+        let mut w = Writer::structure(MAGIC);
         w.u16(self.shard);
         w.bytes(&self.pool);
         let (kind, number) = match self.page {
@@ -65,14 +62,10 @@ impl PageHeader {
     /// # Errors
     /// [`DecodeError`] when it is not an intact page of this format.
     pub fn open(page: &[u8]) -> Result<PageHeader, DecodeError> {
-        if page.len() != PAGE_BYTES || page[..4] != MAGIC.to_le_bytes() {
+        if page.len() != PAGE_BYTES {
             return Err(DecodeError::Foreign);
         }
-        let mut r = Reader(&page[4..]);
-        let version = r.u16()?;
-        if version != FORMAT_VERSION {
-            return Err(DecodeError::Version(version));
-        }
+        let mut r = Reader::structure(page, MAGIC)?;
         let shard = r.u16()?;
         let pool = r.uuid()?;
         let (kind, number) = (r.u32()?, r.u32()?);
